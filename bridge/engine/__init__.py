@@ -1,1 +1,1 @@
-"""The Service Bus verbs on RabbitMQ: the one way in for every gateway."""
+"""The Service Bus verbs on RabbitMQ: the one entry for all gateways."""

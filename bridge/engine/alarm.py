@@ -1,4 +1,4 @@
-"""A call at an instant that may become an earlier one."""
+"""A timer whose instant can be moved to an earlier one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ NEVER_MS = 1 << 62
 
 
 class Alarm:
-    """Calls back once at or soon after the instant that it is set to.
+    """Calls back once, at or soon after the instant that it is set to.
 
     Args:
-        on_due: called then; it may set the alarm again.
+        on_due: the callback; it may set the alarm again.
 
     Attributes:
-        due_ms: that instant (UTC ms), or `NEVER_MS`.
+        due_ms: the instant of the next call (UTC ms), or `NEVER_MS`.
     """
 
     def __init__(self, on_due: Callable[[], None]) -> None:
@@ -29,7 +29,7 @@ class Alarm:
         return f"Alarm({self.due_ms})"
 
     def set(self, due_ms: int | None) -> None:
-        """Call back at this instant (UTC ms), unless that is to happen earlier."""
+        """Call back at an instant (UTC ms), unless an earlier one is set; `None` does nothing."""
         if due_ms is None or due_ms >= self.due_ms:
             return
         self.stop()
@@ -38,7 +38,7 @@ class Alarm:
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._ring)
 
     def stop(self) -> None:
-        """Call back no more."""
+        """Cancel the call."""
         self.due_ms = NEVER_MS
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""What a gateway sees of the engine: the verbs of Service Bus, as protocols and values."""
+"""The engine's interface for gateways: the verbs of Service Bus, as protocols and values."""
 
 from __future__ import annotations
 
@@ -17,31 +17,38 @@ from bridge.wire.basic import Table
 
 
 class ReceiveMode(Enum):
-    """Whether a message is locked until it is settled, or gone as soon as it is delivered."""
+    """How messages are received: locked until settled, or settled at their delivery."""
 
     PEEK_LOCK = "PeekLock"
     RECEIVE_AND_DELETE = "ReceiveAndDelete"
 
 
 class Undeliverable(Exception):
-    """A gateway cannot show a message to any client."""
+    """A gateway cannot encode a message for any client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Done: the message is removed."""
+    """Remove the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abandon:
-    """Available again at once, one more on its count; `properties` are merged into it."""
+    """Make the message available again, its delivery count raised by 1.
+
+    Attributes:
+        properties: merged into the message's application properties, as for the dispositions below.
+    """
 
     properties: Table = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """To the dead-letter sub-queue; reason and description become application properties."""
+    """Move the message to the dead-letter sub-queue.
+
+    Reason and description become application properties.
+    """
 
     reason: str | None = None
     description: str | None = None
@@ -50,58 +57,58 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defer:
-    """Set aside: to be had by its sequence number only."""
+    """Defer the message: it can be received by its sequence number only."""
 
     properties: Table = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Available again at once, its count unchanged."""
+    """Make the message available again, its delivery count unchanged."""
 
 
 Disposition = Complete | Abandon | DeadLetter | Defer | Release
 
 
 OnSettled = Callable[[ServiceBusError | None], None]
-"""Called when a settlement is done, or has failed."""
+"""A callback for a settlement's end: `None`, or the error."""
 
 
 class Receiver(Protocol):
-    """One client's demand for messages of an entity."""
+    """One client's receiver of an entity: messages are delivered as it gives credit."""
 
     def add_credit(self, count: int) -> None:
         """Ask for `count` more messages."""
 
     async def drain(self) -> None:
-        """Take back all credit; when this returns nothing more is delivered until new credit."""
+        """Take back all credit; after that no message is delivered until new credit is given."""
 
     def close(self) -> Awaitable[None]:
         """Take back all credit for good; locks stay until they are settled or expire.
 
-        Nothing is delivered from the call on; the rest is done when what it returns is.
+        No message is delivered from the call on; the awaitable ends when all credit is back.
         """
 
 
 class SessionReceiver(Receiver, Protocol):
-    """A receiver that holds one session's lock: nobody else has the session's messages.
+    """A receiver that holds one session's lock: no other receiver gets the session's messages.
 
-    Its messages come in the order of their numbers; after one that was abandoned, that one again.
-    `close` ends the session's lock at once: what was delivered and is not settled is available to
-    the session's next receiver, its count unchanged.
+    Its messages come in the order of their numbers; an abandoned message comes again next. `close`
+    ends the session's lock at once: delivered and unsettled messages are available to the session's
+    next receiver, their delivery counts unchanged.
     """
 
     @property
     def session_id(self) -> str:
-        """The session: the one that was asked for, or the one that was given."""
+        """The id of the session."""
 
     @property
     def locked_until_ms(self) -> int:
-        """The end of the session's lock (UTC ms), as it was last renewed through this process."""
+        """The end of the session's lock (UTC ms), by the last renewal through this process."""
 
 
 class RuleVerbs(Protocol):
-    """What changes the rules of subscriptions; a subscription is named by its path."""
+    """The verbs that change rules of subscriptions; a subscription is named by its path."""
 
     async def create_rule(self, subscription: str, rule: model.Rule) -> None:
         """Add a rule.
@@ -111,47 +118,47 @@ class RuleVerbs(Protocol):
         """
 
     async def delete_rule(self, subscription: str, name: str) -> None:
-        """Take a rule away.
+        """Delete a rule.
 
         Raises:
-            EntityNotFound: there is no such subscription, or it has no such rule.
+            EntityNotFound: there is no such subscription or rule.
         """
 
 
 class Namespace(Protocol):
-    """The entities of a namespace and all that can be done with them."""
+    """The entities of a namespace, and all verbs on them."""
 
     @property
     def administration(self) -> RuleVerbs:
-        """What changes definitions."""
+        """The verbs that change rules."""
 
     def entity(self, path: EntityPath) -> model.Entity:
         """Return the definition of an entity.
 
         Raises:
-            EntityNotFound: there is none of that name.
+            EntityNotFound: there is no entity of this name.
         """
 
     def send_entity(self, path: EntityPath) -> model.SendEntity:
-        """Return the definition of what messages can be sent to.
+        """Return the definition of an entity to send to.
 
         Raises:
-            EntityNotFound: there is none of that name.
-            NotAllowed: it takes no messages from senders: a subscription, a sub-queue.
+            EntityNotFound: there is no entity of this name.
+            NotAllowed: a subscription or sub-queue takes no messages from senders.
         """
 
     def receive_entity(self, path: EntityPath) -> model.ReceiveEntity:
-        """Return the definition of what messages can be received from.
+        """Return the definition of an entity to receive from.
 
         Raises:
-            EntityNotFound: there is none of that name, or it is a topic.
+            EntityNotFound: there is no entity of this name, or it is a topic.
         """
 
     async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
         """Store all messages or none; returns when RabbitMQ has confirmed them.
 
         Raises:
-            ServerBusy: RabbitMQ takes nothing now.
+            ServerBusy: RabbitMQ takes no messages now.
             MessageSizeExceeded, EntityDisabled, NotAllowed, QuotaExceeded: see `model.errors`.
         """
 
@@ -159,7 +166,7 @@ class Namespace(Protocol):
         """Store messages for later (each has `scheduled_ms`); returns their sequence numbers."""
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
-        """Remove scheduled messages.
+        """Remove scheduled messages, all of them or none.
 
         Raises:
             MessageNotFound: one of the numbers is not that of a scheduled message.
@@ -168,7 +175,7 @@ class Namespace(Protocol):
     def open_receiver(
         self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]
     ) -> Receiver:
-        """Return a receiver without credit; `deliver` is called once a message, in the loop.
+        """Return a receiver without credit; `deliver` is called in the loop with each message.
 
         Raises:
             EntityNotFound, EntityDisabled, NotAllowed: see `model.errors`.
@@ -184,11 +191,12 @@ class Namespace(Protocol):
         """Return the deferred messages with these sequence numbers, in this order.
 
         Args:
-            session_id: their session, of an entity that requires sessions: its lock must be held.
+            session_id: the messages' session, for an entity that requires sessions: a receiver must
+                hold its lock.
 
         Raises:
-            MessageNotFound: one of them is not there, or is locked; then none is received.
-            SessionLockLost: nobody holds the session.
+            MessageNotFound: one of them does not exist, or is locked; then none is received.
+            SessionLockLost: no receiver holds the session.
             EntityNotFound, EntityDisabled, ServerBusy: see `model.errors`.
         """
 
@@ -204,19 +212,20 @@ class Namespace(Protocol):
     ) -> SessionReceiver:
         """Lock a session and return its receiver, without credit.
 
-        Cancelling this gives up the wait, and gives back a session that has just been given.
+        Cancelling this call ends the wait, and gives back a session that has just been given.
 
         Args:
-            session_id: which session, also one without messages; `None`: the next one that has
-                messages and no receiver, in order of arrival of those who wait.
-            deliver: called once a message, in the loop.
-            on_lost: called once, in the loop, when the lock ends without `close`: its time is
-                over, the process that keeps the entity's sessions is gone, or the entity is.
-            timeout_s: how long to wait for a next session.
+            session_id: the session's id, also of one without messages; `None`: the next session
+                that has messages and no receiver; of waiting receivers the first gets it.
+            deliver: called in the loop with each message.
+            on_lost: called once, in the loop, when the lock ends without `close`: it has expired,
+                the owner of the entity's sessions has changed, or the entity was deleted.
+            timeout_s: the longest wait for a session.
 
         Raises:
             SessionCannotBeLocked: another receiver holds the session.
-            OperationTimeout: no session was there in time.
+            OperationTimeout: no session was given in time.
+            ArgumentOutOfRange: the session id is too long.
             NotAllowed: the entity does not require sessions.
             EntityNotFound, EntityDisabled, ServerBusy: see `model.errors`.
         """
@@ -225,15 +234,15 @@ class Namespace(Protocol):
         """Give a session's lock its full duration from now; returns its new end (UTC ms).
 
         Raises:
-            SessionLockLost: nobody holds the session.
+            SessionLockLost: no receiver holds the session.
             ServerBusy, OperationTimeout: see `model.errors`.
         """
 
     async def session_state(self, path: EntityPath, session_id: str) -> bytes | None:
-        """Return what was stored with a session, or `None`.
+        """Return the state that was stored with a session, or `None`.
 
         Raises:
-            SessionLockLost: nobody holds the session.
+            SessionLockLost: no receiver holds the session.
             ServerBusy, OperationTimeout: see `model.errors`.
         """
 
@@ -245,19 +254,19 @@ class Namespace(Protocol):
         Returns when a crash can no longer undo it.
 
         Raises:
-            SessionLockLost: nobody holds the session.
-            QuotaExceeded: the state is too large.
+            SessionLockLost: no receiver holds the session.
+            MessageSizeExceeded: the state is too large.
             ServerBusy, OperationTimeout: see `model.errors`.
         """
 
     async def list_sessions(
         self, path: EntityPath, *, updated_after_ms: int | None, skip: int, top: int
     ) -> list[str]:
-        """Return `top` session ids at most after the first `skip`, in a stable order.
+        """Return up to `top` session ids after the first `skip`, in a stable order.
 
         Args:
-            updated_after_ms: sessions whose state was set after that (UTC ms); `None`: those that
-                have messages or a state.
+            updated_after_ms: only sessions whose state was set after this time (UTC ms); `None`:
+                all sessions with messages or a state.
 
         Raises:
             ServerBusy, OperationTimeout: see `model.errors`.
@@ -266,29 +275,30 @@ class Namespace(Protocol):
     async def delete_messages(
         self, path: EntityPath, count: int, before_ms: int, session_id: str | None = None
     ) -> int:
-        """Delete messages that wait, the oldest first; return how many are gone.
+        """Delete up to `count` waiting messages, oldest first; return the count of deleted ones.
 
-        Locked, deferred and scheduled ones stay. It may be fewer than there are: ask again until
-        none is deleted.
+        Locked, deferred and scheduled messages stay. One call may delete fewer than there are: call
+        again until none is deleted.
 
         Args:
-            before_ms: only what was enqueued before (UTC ms).
-            session_id: their session, of an entity that requires sessions: its lock must be held.
+            before_ms: only messages enqueued before this time (UTC ms).
+            session_id: the messages' session, for an entity that requires sessions: a receiver must
+                hold its lock.
 
         Raises:
-            SessionLockLost: nobody holds the session.
-            ServerBusy: none is deleted, and RabbitMQ does not tell whether there are any.
+            SessionLockLost: no receiver holds the session.
+            ServerBusy: none was deleted, and RabbitMQ does not tell whether there are any.
             EntityNotFound, EntityDisabled, NotAllowed: see `model.errors`.
         """
 
     async def peek(
         self, path: EntityPath, start: int, count: int, session_id: str | None = None
     ) -> list[Received]:
-        """Return messages from a sequence number on, `count` at most, without locking any.
+        """Return up to `count` messages from a sequence number on, without locking any.
 
         Args:
-            path: of a queue or subscription, of a dead-letter sub-queue, or of a topic, which has
-                its scheduled messages only.
+            path: a queue, a subscription, a dead-letter sub-queue, or a topic, which has scheduled
+                messages only.
             session_id: only messages of this session.
 
         Raises:
@@ -296,25 +306,27 @@ class Namespace(Protocol):
         """
 
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
-        """End a lock; returns when a crash can no longer undo it.
+        """Settle a locked message; returns when a crash can no longer undo that.
 
         Raises:
-            MessageLockLost: the token is unknown, its lock has ended, or RabbitMQ does not take
-                what the settlement publishes now: never that a retry helps.
+            MessageLockLost: the token is unknown, its lock has ended, or RabbitMQ does not take the
+                settlement's publish now (`settling.refusal` says why this is no ServerBusy).
+            QuotaExceeded: a deferred message has no room.
+            ArgumentOutOfRange, NotAllowed: see `model.errors`.
         """
 
     def complete(self, path: EntityPath, lock_token: UUID, done: OnSettled) -> bool:
         """Complete a message; `done` is called once when a crash can no longer undo it.
 
-        The short way for what happens most. Returns False, and does nothing, when the lock may be
-        another process's: `settle` asks that one.
+        This is faster than `settle`. It returns False, and does nothing, when the lock may be
+        another process's: then call `settle`, which asks that process.
 
         Raises:
             MessageLockLost: the token is unknown or its lock has ended; `done` is not called.
         """
 
     def flush(self) -> None:
-        """Do at once what would be done at the end of this turn of the event loop."""
+        """Do now the work that was collected for the end of this turn of the event loop."""
 
     async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
         """Give each lock its full duration from now; returns the new ends (UTC ms), in order.

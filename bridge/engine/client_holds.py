@@ -1,8 +1,8 @@
-"""How many messages clients that are on RabbitMQ themselves hold, as they say now and then.
+"""Counts of the messages that the library's clients hold unacked, as they report them.
 
-RabbitMQ does not count what is delivered and not acked when it is asked how many messages a queue
-has. Without these an entity's counts would lack what such clients have locked, and a peek would
-take the oldest of its messages for gone.
+RabbitMQ's count of a queue's messages has no unacked ones. Without the reports, an entity's counts
+would lack the messages that such clients have locked, and a peek would take its oldest messages for
+gone.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 
 TRUE_S = 20.0
-"""So long a count is taken for true: a client that uses an entity says it every 15 s."""
+"""The time that a report counts: a client that uses an entity reports every 15 s."""
 
 KINDS = 2
-"""Active messages, and dead letters."""
+"""The numbers of a report: active messages, and dead letters."""
 
 
 class ClientHolds:
-    """The counts of all clients that this process has heard of.
+    """The latest counts of all clients that report to this process.
 
     Args:
         now_s: a clock that only goes forward.
@@ -30,14 +30,14 @@ class ClientHolds:
         self._look_s = 0.0
 
     def __len__(self) -> int:
-        """Return how many counts are remembered."""
+        """Return the number of reports in memory."""
         return sum(map(len, self._counts.values()))
 
     def note(self, path: str, address: str, counts: Sequence[int]) -> None:
-        """A client says what it holds of an entity.
+        """Keep a client's report of its held messages of an entity, for `TRUE_S`.
 
         Raises:
-            ValueError: that are no such counts.
+            ValueError: the counts are not two numbers of at least 0.
         """
         if len(counts) != KINDS or min(counts) < 0:
             raise ValueError(f"{counts!r} are no counts of active messages and dead letters")
@@ -45,7 +45,7 @@ class ClientHolds:
         if now_s >= self._look_s:
             self._look_s = now_s + TRUE_S
             for each in list(self._counts):
-                self.of(each)  # what is not true any more is forgotten
+                self.of(each)  # this forgets reports that are too old
         key = path.lower()
         if any(counts):
             self._counts.setdefault(key, {})[address] = now_s + TRUE_S, counts
@@ -53,7 +53,7 @@ class ClientHolds:
             self._counts[key].pop(address, None)
 
     def of(self, path: str) -> list[int]:
-        """Return what they hold of an entity: active messages, and dead letters."""
+        """Return the sums of the clients' held messages of an entity: active, and dead letters."""
         now_s, key = self._now_s(), path.lower()
         said = self._counts.pop(key, {})
         said = {address: each for address, each in said.items() if each[0] > now_s}

@@ -1,4 +1,4 @@
-"""Pages of messages as clients that are on RabbitMQ themselves ask for them, and get them."""
+"""Pages of messages in the answers to the library's clients."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bridge.wire.reply import encode_found
 
 COUNT_MAX = 1_000
 BYTES_MAX = 8 << 20
-"""So much is shown at most; who wants more asks again, from the next number on."""
+"""The most bytes of a page; a client asks again for more, from the next number on."""
 
 
 def integers(question: Table, name: str) -> list[int]:
-    """Return the numbers of a question.
+    """Return the numbers in a question's field.
 
     Raises:
-        ArgumentOutOfRange: they are too many.
+        ArgumentOutOfRange: there are more than `COUNT_MAX`.
     """
     fields = cast("list[tuple[str, object]]", question[name][1])
     if len(fields) > COUNT_MAX:
@@ -29,7 +29,7 @@ def integers(question: Table, name: str) -> list[int]:
 
 
 def page(found: Sequence[Received]) -> bytes:
-    """Return the answer that shows the first messages, one at least."""
+    """Return an answer with the first messages, up to `BYTES_MAX`, at least one."""
     first: list[bytes] = []
     size_bytes = 0
     for each in found:
@@ -42,5 +42,5 @@ def page(found: Sequence[Received]) -> bytes:
 
 
 def whole(found: Sequence[Received]) -> bytes:
-    """Return the answer that shows all messages: they are locked, or gone from RabbitMQ."""
+    """Return an answer with all messages: none may be lost, as they are locked or settled."""
     return encode_found(encode(found))

@@ -1,17 +1,18 @@
-"""Sessions of clients that are on RabbitMQ themselves: this process accepts them for a client.
+"""Sessions of the library's clients, which are on RabbitMQ: this process accepts them for a client.
 
-A client's receiver stands here as one of the gateway's does, wherever the session is held. The
-client is known by its address (direct reply-to), and its receiver by a number of its own.
+A client's receiver has a session receiver in this process, as a gateway's has; the session's owner
+may be another bridge. A client is identified by its address (direct reply-to), and its receiver by
+a number that the client chooses.
 
-accept    a session, or the next one; answered when it is given
-credit    so many more messages are wanted
-drain     none is wanted any more; the answer says how many were told of
-renew, state, store, peek, deferred   of the receiver's session
-close     the session, or the wait for it, is given up
-ping      how many messages each receiver was told of; -1: it is not here
+accept    ask for a session, or the next one; the answer comes with the session
+credit    ask for more messages
+drain     take back the credit; the answer is the count of messages sent so far
+renew, state, store, peek, deferred   operations on the receiver's session
+close     end the session's lock, or the wait for a session
+ping      answer the count of messages sent to each receiver; -1: the receiver is not here
 
-What a receiver hears comes to its address, in the order of these answers: messages, as peeks show
-them (`message.shown`), or at last a refusal: why its lock has ended.
+A receiver's messages go to its client's address, in order with the answers, encoded as peeked ones
+are (`message.shown`). When its lock ends, a refusal with the reason follows.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from bridge.wire.reply import encode_done, encode_found, encode_refused
 from bridge.wire.sessions import content, encode_state, integer, string
 
 SESSION = "session-"
-"""What the name of an operation begins with, behind `clients.CLIENT`."""
+"""The prefix of an operation's name, behind `clients.CLIENT`."""
 
 LOOK_S = 2.0
-"""So often it is looked whether the clients are there: one that died holds no session any more."""
+"""The time between two checks of clients: the receivers of a dead one are closed."""
 
 Key = tuple[str, int]
 """A client's address, and the number of its receiver."""
 
 Tell = Callable[[str, str, bytes], bool]
-"""Says something to an address, under a name; returns whether that was possible, or raises
-`BrokerError` or `ServiceBusError`."""
+"""Sends a body to an address, with a correlation id; returns whether RabbitMQ takes it now, or
+raises `BrokerError` or `ServiceBusError`."""
 
 
 IsThere = Callable[[str], Awaitable[bool]]
@@ -57,11 +58,11 @@ class _Held:
 
 
 class ClientSessions:
-    """The receivers of clients.
+    """The session receivers of the library's clients.
 
     Args:
-        tell: says something to a client.
-        is_there: tells whether there is a client that has an address; it may raise `BrokerError`.
+        tell: sends a message to a client's address.
+        is_there: returns whether a client with an address still exists; may raise `BrokerError`.
     """
 
     def __init__(self, verbs: Namespace, tell: Tell, is_there: IsThere) -> None:
@@ -76,14 +77,14 @@ class ClientSessions:
         return f"ClientSessions({len(self._held)} held, {len(self._accepting)} waited for)"
 
     async def carry_out(self, what: str, question: Table, address: str) -> bytes:
-        """Return the answer to a client.
+        """Carry out a client's operation; return the answer.
 
         Args:
-            what: the operation, without what all begin with.
+            what: the operation, without the prefixes `clients.CLIENT` and `SESSION`.
 
         Raises:
-            ServiceBusError: it is refused.
-            LookupError, ValueError, TypeError: it cannot be read.
+            ServiceBusError: the operation is refused.
+            LookupError, ValueError, TypeError: the question cannot be read.
         """
         if what == "ping":
             return encode_done(
@@ -101,7 +102,7 @@ class ClientSessions:
         return await self._of_held(what, held, question)
 
     def close(self) -> None:
-        """Look after nobody any more; the sessions end with this process."""
+        """Stop the checks of clients, and cancel waiting accepts; held sessions are not closed."""
         if self._watching is not None:
             self._watching.cancel()
         for accepting in self._accepting.values():
@@ -160,7 +161,7 @@ class ClientSessions:
         return encode_found(encode_table(given))
 
     def _deliver(self, key: Key, received: Received) -> None:
-        held = self._held[key]  # nothing comes before there is credit
+        held = self._held[key]  # no message comes before the client has given credit
         held.told += 1
         if not self._say(key, whole([received])):
             self._give_up(key)
@@ -184,7 +185,7 @@ class ClientSessions:
             await held.receiver.close()
 
     def _give_up(self, key: Key) -> None:
-        """A client does not hear what it is told: it holds nothing."""
+        """Close a receiver whose client cannot be reached."""
         held = self._held.pop(key, None)
         if held is not None:
             held.receiver.close()
@@ -193,7 +194,7 @@ class ClientSessions:
         held = self._held.get(key)
         return -1 if held is None else held.told
 
-    # Clients that go.
+    # Lost clients.
 
     def _watch(self) -> None:
         if self._watching is None or self._watching.done():
@@ -207,7 +208,7 @@ class ClientSessions:
                 try:
                     if not await self._is_there(address):
                         self._forget(address)
-                except BrokerError:  # nobody knows
+                except BrokerError:  # RabbitMQ does not tell: ask again later
                     continue
 
     def _forget(self, address: str) -> None:
@@ -218,5 +219,5 @@ class ClientSessions:
 
 
 def name_of(receiver: int) -> str:
-    """Return the name under which a receiver hears what it is told."""
+    """Return the name (correlation id) of messages to a client's receiver."""
     return f"{SESSION}{receiver}"

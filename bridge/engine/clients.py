@@ -1,13 +1,13 @@
-"""Questions of clients that are on RabbitMQ themselves (`bridge.client`), and their answers.
+"""Questions of the library's clients (`bridge.client`), which are on RabbitMQ, and the answers.
 
-describe  an entity's definition; who asks uses it
-peek      messages, without locking any
-deferred  deferred messages by their numbers, locked here or received for good
-aside     the queue for deferred messages is to be there
-sessions  the ids of an entity's sessions
-session-  what one session's receiver asks (`client_sessions`)
+describe  answer an entity's definition; this counts as use of the entity
+peek      answer messages, without locking any
+deferred  answer deferred messages by number, locked by this process or received and deleted
+aside     make the queue for deferred messages
+sessions  answer the ids of an entity's sessions
+session-  operations of a session's receiver (`client_sessions`)
 
-Who describes or peeks says how many messages it holds (`client_holds`).
+With its questions a client may report how many messages it holds (`client_holds`).
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from bridge.wire.reply import encode_done, encode_found
 from bridge.wire.sessions import integer, string
 
 CLIENT = "client-"
-"""What `do` begins with in what clients ask."""
+"""The prefix of `do` in clients' questions."""
 
 
 class Verbs(Namespace, Protocol):
-    """What a namespace does for clients."""
+    """The verbs of a namespace for the library's clients."""
 
     def describe(self, path: EntityPath) -> bytes:
-        """Return what a client is told of an entity (`topology.description`)."""
+        """Return an entity's encoded description for a client (`topology.description`)."""
 
     async def prepare_deferral(self, path: EntityPath) -> None:
-        """Have the queue for an entity's deferred messages."""
+        """Make the queue for an entity's deferred messages, if it is missing."""
 
 
 class Clients:
-    """Answers clients.
+    """Answers the library's clients.
 
     Args:
         tell, is_there: see `ClientSessions`.
 
     Attributes:
-        holds: how many messages they hold.
+        holds: the counts of messages that the clients hold.
     """
 
     def __init__(self, verbs: Verbs, tell: Tell, is_there: IsThere) -> None:
@@ -54,14 +54,14 @@ class Clients:
         self._sessions = ClientSessions(verbs, tell, is_there)
 
     async def carry_out(self, what: str, question: Table, address: str) -> bytes:
-        """Return the answer.
+        """Carry out a client's question; return the answer.
 
         Args:
-            address: where it goes.
+            address: the client's reply address.
 
         Raises:
-            ServiceBusError: it is refused.
-            LookupError, ValueError, TypeError: it cannot be read.
+            ServiceBusError: the question is refused.
+            LookupError, ValueError, TypeError: the question cannot be read.
         """
         what = what.removeprefix(CLIENT)
         if what.startswith(SESSION):
@@ -85,7 +85,7 @@ class Clients:
         raise LookupError(what)
 
     def close(self) -> None:
-        """Look after no client any more."""
+        """Stop the checks of clients, and cancel waiting accepts."""
         self._sessions.close()
 
     async def _deferred(self, path: EntityPath, question: Table) -> bytes:

@@ -1,4 +1,4 @@
-"""What time it is: UTC, in whole milliseconds."""
+"""The clock: UTC, in whole milliseconds."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def now_ms() -> int:
-    """Return the time now, rounded down: nothing that waits for it is early."""
+    """Return the time now, rounded down, so that no timer fires early."""
     return time.time_ns() // 1_000_000

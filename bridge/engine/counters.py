@@ -1,4 +1,4 @@
-"""What the engine has done since it started, for metrics."""
+"""The engine's counters since its start, for metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _total(meaning: str) -> Any:
 
 @dataclass(slots=True)
 class Counters:
-    """Totals of messages; each is one sample of /metrics, with the text beside it."""
+    """Totals of messages; each field is one sample of /metrics, with its text as help."""
 
     sent: int = _total("Messages that senders sent and RabbitMQ confirmed.")
     scheduled: int = _total("Messages that schedule calls scheduled.")

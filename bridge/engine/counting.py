@@ -1,13 +1,13 @@
-"""How many messages entities have, by state, counted when somebody asks.
+"""The message counts of entities, by state, counted at each request.
 
-    ready       what RabbitMQ says when a queue is declared passively
-    delivered   what the bridges hold, and clients on RabbitMQ say that they hold: this one
-                knows, the others are asked
-    scheduled   the index of the entity's sequencer, or, where that is in another process, the
-                buckets that it has filled
-    sizes       RabbitMQ's figures, seconds old
+    ready       RabbitMQ's answer to a passive declaration of the queue
+    held        messages that bridges hold, and those that the library's clients report as held;
+                other bridges are asked
+    scheduled   the index of the entity's sequencer; if that is in another process, the ready
+                messages of the buckets
+    sizes       RabbitMQ's figures, some seconds old
 
-Every number is counted, none is kept: after a crash they are as true as before.
+No count is stored, so a crash makes none wrong.
 """
 
 from __future__ import annotations
@@ -36,20 +36,21 @@ from bridge.topology import names
 from bridge.topology.shards import active_queues, message_queues
 
 COUNT_S = 5.0
-"""So long RabbitMQ and the other bridges may take; then, or when a bridge gives no answer, an
-entity has the counts of the last time, or, if it was never counted, what is known by then."""
+"""The longest wait for RabbitMQ and the other bridges. Then, or when a bridge does not answer, an
+entity has its last counts; one that was never counted has the counts that are known by then."""
 
 log = logging.getLogger(__name__)
 
 
 class Counting:
-    """Counts.
+    """Counts the messages of entities, and names scheduled ones.
 
     Args:
-        of_clients: returns what clients on RabbitMQ hold of an entity, active and dead.
-        scheduled: returns how many messages of an entity wait for their time, or `None` when this
-            process does not look after it.
-        waiting_here: names them, likewise.
+        of_clients: returns the counts of an entity's messages that the library's clients hold:
+            active messages, and dead letters.
+        scheduled: returns the count of an entity's scheduled messages, or `None` when this process
+            does not lead the entity.
+        waiting_here: returns their numbers, or `None` likewise.
     """
 
     def __init__(
@@ -78,10 +79,10 @@ class Counting:
         self._last: dict[str, Counts] = {}
 
     async def counts(self, entities: Sequence[model.Entity]) -> list[Counts]:
-        """Return the counts of each entity.
+        """Return the counts of each entity; after `COUNT_S` the last known ones, or zeros.
 
         Raises:
-            BrokerError: RabbitMQ refuses to tell.
+            BrokerError: RabbitMQ refuses to answer.
         """
         try:
             async with asyncio.timeout(COUNT_S):
@@ -91,8 +92,9 @@ class Counting:
         return [self._last.get(_key(each), Counts()) for each in entities]
 
     def held(self, paths: Sequence[str]) -> list[int]:
-        """Return three numbers an entity: what this process holds of its active messages, of its
-        dead letters, and of what is deferred.
+        """Return three counts an entity: held active messages, dead letters and deferred messages.
+
+        They are of this process, and of the library's clients that report to it.
         """
         return [count for path in paths for count in self._held(path)]
 
@@ -123,10 +125,10 @@ class Counting:
                     self._last[_key(entity)] = replace(counts, size_bytes=size_bytes)
 
     async def held_anywhere(self, paths: Sequence[str]) -> list[int]:
-        """Return what all bridges hold, as `held` does.
+        """Return the sums of all bridges' `held`.
 
         Raises:
-            ServiceBusError: one that is there gives no answer.
+            ServiceBusError: a running bridge gives no answer.
         """
         answers = await asyncio.gather(*(self._ask(each, paths) for each in await self._others()))
         own = self.held(paths)
@@ -134,7 +136,10 @@ class Counting:
         return [sum(counts) for counts in zip(own, *told, strict=True)]
 
     async def waiting(self, path: str, start: int, count: int) -> list[int]:
-        """Return the lowest numbers that wait for their time, from one on; its leader knows."""
+        """Return the lowest numbers of an entity's scheduled messages, from `start` on.
+
+        The entity's leader knows them; if this process is not the leader, all bridges are asked.
+        """
         known = self._waiting_here(path, start, count)
         if known is not None:
             return known
@@ -151,7 +156,7 @@ class Counting:
             return await self._peers.held(bridge, paths)
         except ServerBusy as error:
             if isinstance(error.__cause__, PublishRefused):
-                return []  # its queue is dead with its node, and so is all that it held
+                return []  # its queue is dead with its node, and its messages are returned
             raise
         except BrokerError as error:
             raise ServerBusy(texts.busy(error)) from error
@@ -168,7 +173,7 @@ class Counting:
         if isinstance(entity, model.Topic):
             return Counts(scheduled=await self._waiting(path))
         is_queue = isinstance(entity, model.Queue)
-        # While nobody numbers, one of them is the ownership token (`sidecar.ownership_token`).
+        # Without a leader one ready message is the ownership token (`sidecar.ownership_token`).
         arrived = max(await ready.of(names.inbox(path)) - 1, 0) if is_queue else 0
         active = [await ready.of(queue) for queue in active_queues(entity)]
         there = sum(active) + held + arrived
@@ -195,6 +200,6 @@ def _key(entity: model.Entity) -> str:
 
 
 def _queues(entity: model.Entity) -> list[str]:
-    """Return the names of all queues that messages of an entity may be in, but for scheduled."""
+    """Return the names of all queues that may have messages of an entity, without its buckets."""
     found = message_queues(entity)
     return [*found, names.inbox(entity.path)] if isinstance(entity, model.Queue) else found

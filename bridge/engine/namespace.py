@@ -1,4 +1,4 @@
-"""The engine's namespace on RabbitMQ: composes the parts, and is what gateways are given."""
+"""The engine's namespace on RabbitMQ: the engine's parts, composed to the gateways' interface."""
 
 from __future__ import annotations
 
@@ -84,27 +84,29 @@ log = logging.getLogger(__name__)
 
 
 class RabbitNamespace:
-    """A namespace whose entities are RabbitMQ's queues; see `api.Namespace`.
+    """A namespace whose entities are objects of RabbitMQ; see `api.Namespace`.
 
     Args:
-        name: what RabbitMQ shows of its connections.
-        scheduled: returns how many messages of an entity wait for their time, where that is known.
-        clock: by which temporary entities are idle (UTC ms).
-        waiting: names them, from a number on, so many at most; likewise.
+        name: the prefix of the names of its connections in RabbitMQ.
+        scheduled: returns the count of an entity's scheduled messages, or `None` when this process
+            does not lead the entity.
+        clock: the clock for the idleness of temporary entities (UTC ms).
+        waiting: returns the numbers of an entity's scheduled messages, from a number on, up to a
+            count; `None` likewise.
         administer: answers requests to the administration API that come through RabbitMQ.
-        session_shards: those of session entities that are made.
+        session_shards: the number of shards of new session entities.
 
     Attributes:
         browsing: answers peeks.
-        directory: the definitions; follow it to hear of changes.
-        counters: what has been done so far.
+        directory: the definitions; `follow` it for changes.
+        counters: the totals for metrics.
         counting: counts messages.
-        disposal: deletes what is idle.
-        forwarding: forwards what this process leads.
-        poison: what could not be handled.
+        disposal: deletes idle entities.
+        forwarding: the forwarders of the entities that this process leads.
+        poison: the counts of input that could not be handled.
         reconciler: keeps RabbitMQ in line with the definitions.
-        state: whether it can serve, and why not.
-        findings: what this RabbitMQ cannot do as Service Bus does it.
+        state: the engine's health.
+        findings: the features of Service Bus that this RabbitMQ lacks, by the last `apply`.
     """
 
     def __init__(
@@ -237,13 +239,13 @@ class RabbitNamespace:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What RabbitMQ's version can do; known once started."""
+        """The capabilities of RabbitMQ's version; known after `start`."""
         assert self._capabilities is not None, "not started"
         return self._capabilities
 
     @property
     def administration(self) -> Administration:
-        """What changes entities; there once started."""
+        """The verbs that change entities; available after `start`."""
         assert self._administration is not None, "not started"
         return self._administration
 
@@ -252,7 +254,7 @@ class RabbitNamespace:
 
         Raises:
             BrokerError: RabbitMQ or its management API cannot be reached, or refuses the login.
-            UnsupportedVersion: it is older than 3.10.
+            UnsupportedVersion: RabbitMQ is older than 3.10.
         """
         overview = await self._management.overview()
         self._capabilities = Capabilities.of(overview["rabbitmq_version"])
@@ -283,10 +285,10 @@ class RabbitNamespace:
         await _ready((self._sender.ready, self._connections.ready), self._running)
 
     async def apply(self, namespace: model.Namespace) -> None:
-        """Create and update entities; whatever else there is stays as it is.
+        """Create and update entities; all other entities stay as they are.
 
         Raises:
-            EntityConflict: an entity, or a resource of RabbitMQ, is there with other settings that
+            EntityConflict: an entity, or an object of RabbitMQ, exists with other settings that
                 cannot be changed.
             BrokerError: RabbitMQ refuses something.
         """
@@ -294,13 +296,13 @@ class RabbitNamespace:
         self._notifications.tell(CHANGED, EntityPath(""))
 
     def _on_administered(self, path: str) -> None:
-        """This bridge has changed an entity: others are to know."""
+        """Notify the other bridges: this bridge has changed an entity."""
         self.reconciler.note(path)
         self._sending.note_changed(path)
         self._notifications.tell(ENTITY_CHANGED, EntityPath(path))
 
     async def close(self) -> None:
-        """Fetch nothing more and close; what is locked or kept goes back to its queue."""
+        """Close all parts; locked and buffered messages return to their queues."""
         await self.forwarding.close()
         await self._receiving.end()
         self._receiving.give_back(self._locks.end_all())
@@ -320,11 +322,11 @@ class RabbitNamespace:
         return self.directory.entity(path)
 
     def send_entity(self, path: EntityPath) -> model.SendEntity:
-        """Return the definition of what messages can be sent to."""
+        """Return the definition of an entity to send to."""
         return self.directory.send_entity(path)
 
     def receive_entity(self, path: EntityPath) -> model.ReceiveEntity:
-        """Return the definition of what messages can be received from."""
+        """Return the definition of an entity to receive from."""
         return self.directory.receive_entity(path)
 
     async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
@@ -340,7 +342,7 @@ class RabbitNamespace:
         await self._sending.cancel(self.directory.send_entity(path), numbers)
 
     def note_full(self, entity: str) -> None:
-        """A sequencer of this process was refused by its queue: senders everywhere are to know."""
+        """Refuse sends to an entity at all bridges: its queue has refused a sequencer's publish."""
         self._sending.note_full(entity)
         self._notifications.tell(FULL, EntityPath(entity))
 
@@ -375,13 +377,13 @@ class RabbitNamespace:
         return await self._sessions.renew(self._sessional(path), session_id)
 
     async def session_state(self, path: EntityPath, session_id: str) -> bytes | None:
-        """Return what was stored with a session."""
+        """Return the state that was stored with a session."""
         return await self._sessions.state(self._sessional(path), session_id)
 
     async def set_session_state(
         self, path: EntityPath, session_id: str, state: bytes | None
     ) -> None:
-        """Store a state with a session, or clear it."""
+        """Store a session's state; `None` clears it."""
         await self._sessions.store(self._sessional(path), session_id, state)
 
     async def list_sessions(
@@ -394,7 +396,7 @@ class RabbitNamespace:
         return found[skip : skip + top]
 
     def describe(self, path: EntityPath) -> bytes:
-        """Return what a client on RabbitMQ is told of an entity; it asks while it uses it."""
+        """Return an entity's description for the library's clients, and note its use."""
         entity = self.directory.entity(path)
         self._usage.note(path)
         return description.encode(
@@ -408,7 +410,7 @@ class RabbitNamespace:
         )
 
     async def prepare_deferral(self, path: EntityPath) -> None:
-        """Have the queue for an entity's deferred messages."""
+        """Make the queue for an entity's deferred messages, if it is missing."""
         try:
             await self._deferral.prepare(self.directory.receive_entity(path))
         except BrokerError as error:
@@ -435,13 +437,13 @@ class RabbitNamespace:
     async def delete_messages(
         self, path: EntityPath, count: int, before_ms: int, session_id: str | None = None
     ) -> int:
-        """Delete messages that wait, the oldest first; return how many are gone."""
+        """Delete waiting messages, oldest first; return the count of deleted ones."""
         if path.sub_queue is SubQueue.NONE:
             await self._sending.catch_up(self.directory.receivable(path).front)
         if session_id is not None:
             return await self._sessions.delete(self._sessional(path), session_id, count, before_ms)
         entity = self.directory.receivable(path)
-        # Before 4.3 RabbitMQ counts what is given back: no more is looked at than has to be.
+        # Before 4.3 RabbitMQ counts every return: so messages are received one by one.
         portion = 1 if self.capabilities.nack_counts else PORTION
         deletion = Deletion(
             path,
@@ -465,7 +467,7 @@ class RabbitNamespace:
         return await self.browsing.peek(path, entity, start, count, session_id)
 
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
-        """End a lock."""
+        """Settle a locked message; the lock may be another bridge's."""
         self._usage.note(path)
         if self._locks.is_own(lock_token):
             await self._settling.settle(path, lock_token, disposition)
@@ -484,7 +486,7 @@ class RabbitNamespace:
         return is_own
 
     def flush(self) -> None:
-        """Do at once what would be done at the end of this turn of the event loop."""
+        """Do now the work that was collected for the end of this turn of the event loop."""
         self._turn.run()
         self._connections.pool.flush()
 
@@ -501,7 +503,7 @@ class RabbitNamespace:
         ]
 
     def _sessional(self, path: EntityPath) -> model.ReceiveEntity:
-        """Return the definition of an entity whose sessions can be received."""
+        """Return the definition of an entity that requires sessions, and note its use."""
         entity = self.directory.receivable(path)
         if not entity.requires_session or path.sub_queue is not SubQueue.NONE:
             raise NotAllowed(texts.SESSION_ON_PLAIN_ENTITY)
@@ -509,14 +511,14 @@ class RabbitNamespace:
         return entity
 
     def _on_undeliverable(self, path: EntityPath, received: Received, error: Undeliverable) -> None:
-        """A session's message that no client can have would come again and again."""
+        """Dead-letter a session's message that no client can have: else it would come again."""
         token = received.lock_token
         if token is None:
             self.poison.note("session", str(path), error)
             return
 
         async def refuse() -> None:
-            with suppress(ServiceBusError):  # it comes again, to whoever has its session then
+            with suppress(ServiceBusError):  # it comes again, to its session's next receiver
                 refused = DeadLetter(reason=MALFORMED_MESSAGE, description=str(error))
                 await self.settle(path, token, refused)
 
@@ -533,12 +535,12 @@ class RabbitNamespace:
         self.forwarding.follow(namespace)
 
     async def _on_up(self, connection: Connection) -> None:
-        """A new consuming connection: this bridge's own queue, and notifications."""
+        """Consume this bridge's own queue, and notifications, on a new extra connection."""
         await self._peers.listen(connection, self._locks.rename())
         await self._notifications.listen(connection)
 
     def _on_told(self, kind: str, path: EntityPath) -> None:
-        """Another bridge has found an entity's queue full, changed the entity, or peeked it."""
+        """Handle a notification: an entity was changed or peeked, or its queue is full."""
         if kind == PEEKED:
             self._settlements.hear(path.entity)
             return
@@ -550,7 +552,7 @@ class RabbitNamespace:
 
 
 async def _find(namespace: RabbitNamespace, name: str, is_doubtful: bool) -> model.Entity | None:
-    """Return an entity; if that is doubtful, as RabbitMQ has it now."""
+    """Return an entity as known, or, if that is doubtful, as read from RabbitMQ now."""
     if is_doubtful:
         return await namespace.administration.read(name)
     return namespace.directory.find(name)
@@ -561,7 +563,7 @@ async def _not_administered(request: Request) -> Response:
 
 
 async def _ready(parts: Iterable[asyncio.Event], tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Wait until all parts are ready, or raise what ended a task before."""
+    """Wait until all parts are ready; raise the error of a task that ends before."""
     ready = asyncio.ensure_future(asyncio.gather(*(part.wait() for part in parts)))
     try:
         either: set[asyncio.Future[Any]] = {ready, *tasks}

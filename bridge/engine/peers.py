@@ -1,8 +1,8 @@
-"""Locks of other bridges: a settlement or renewal that arrives at the wrong bridge is passed on.
+"""Questions between bridges, such as a settlement that arrives at a bridge without the lock.
 
-Every bridge has a queue of its own, exclusive to its connection; a token names its bridge. A bridge
-that is gone has no queue, and its locks ended with it: the question comes back unroutable. Who
-counts messages asks every bridge what it holds.
+Every bridge has its own queue, exclusive to its connection, and a lock token names its bridge. A
+bridge that is gone has no queue, and its locks have ended: a question to it comes back unroutable.
+To count messages a bridge asks all others for the messages that they hold.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ Held = Callable[[Sequence[str]], list[int]]
 OfSessions = Callable[[str, Table], Awaitable[bytes]]
 OfClients = Callable[[str, Table, str], Awaitable[bytes]]
 WaitingHere = Callable[[str, int, int], list[int] | None]
-"""Names the scheduled messages of an entity, from a number on; `None`: not led here."""
+"""Returns the numbers of an entity's scheduled messages, from a number on, up to a count; `None`:
+this process does not lead the entity."""
 
 SESSIONS = "session-"
-"""What `do` begins with in what bridges say to each other about sessions."""
+"""The prefix of `do` in questions between bridges about sessions."""
 
 
 class Peers:
@@ -65,12 +66,12 @@ class Peers:
     Args:
         settle: settles a lock of this process.
         renew: renews locks of this process.
-        show: returns what is locked (`wire.deferred`).
-        held: counts what this process holds of entities (`Counting.held`).
-        used: says when this process used entities, and whether it refuses them (`Usage.answer`).
-        of_sessions: carries out what is said about sessions; returns the reply.
-        waiting_here: names the scheduled messages of an entity that this process numbers.
-        of_clients: carries out what a client asks from its address; returns the reply.
+        show: returns the encoded message of a lock of this process.
+        held: counts the messages of entities that this process holds (`Counting.held`).
+        used: returns the last use of entities, and whether they are refused (`Usage.answer`).
+        of_sessions: carries out a request about sessions; returns the reply.
+        waiting_here: returns the numbers of scheduled messages of an entity that is led here.
+        of_clients: carries out a client's request, given its address; returns the reply.
         administer: answers requests to the administration API.
     """
 
@@ -100,13 +101,13 @@ class Peers:
         self._answers = Tasks()
 
     async def listen(self, connection: Connection, instance: bytes) -> None:
-        """Take questions on a connection, as long as it lasts.
+        """Answer questions on a connection, as long as it lasts.
 
         Args:
-            connection: the one that holds the locks which are asked about.
-            instance: the name that their tokens hold, of this connection alone: while the node of
-                an earlier one is down, RabbitMQ does not give its exclusive queue's name away
-                (405, seen on 4.3).
+            connection: the extra consuming connection, not that of a queue's messages.
+            instance: the bridge's name in lock tokens, new for each connection: while the node of
+                an earlier connection is down, RabbitMQ keeps the name of its exclusive queue (405,
+                seen on 4.3).
         """
         channel = await connection.channel()
         queue = names.bridge_queue(instance)
@@ -120,7 +121,7 @@ class Peers:
         await channel.consumers.consume(queue, self._on_question, no_ack=True)
 
     async def settle(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
-        """Have the owner of a lock end it."""
+        """Settle a lock of another bridge."""
         kind = next(name for name, made in _KINDS.items() if isinstance(disposition, made))
         question = _question(kind, path, token)
         for name in ("reason", "description"):
@@ -138,27 +139,28 @@ class Peers:
         await self._ask(token, question)
 
     async def renew(self, path: EntityPath, token: UUID) -> int:
-        """Have the owner of a lock renew it; return its new end (UTC ms)."""
+        """Renew a lock of another bridge; return its new end (UTC ms)."""
         return (await self._ask(token, _question("renew", path, token))).numbers[0]
 
     async def show(self, path: EntityPath, token: UUID) -> bytes:
-        """Have the owner of a lock show what it locks (`wire.deferred`)."""
+        """Return the encoded message of another bridge's lock (`settlement.showing`)."""
         return (await self._ask(token, _question("show", path, token))).content
 
     async def held(self, bridge: bytes, paths: Sequence[str]) -> list[int]:
-        """Have a bridge count what it holds of entities; one that is gone holds nothing."""
+        """Return a bridge's counts of held messages (`Counting.held`); of a gone bridge, none."""
         return await self._numbers(bridge, {"do": text("count"), "path": text("\n".join(paths))})
 
     async def waiting(self, bridge: bytes, path: str, start: int, count: int) -> list[int]:
-        """Have a bridge name the scheduled messages of an entity that it numbers, or none."""
+        """Return the numbers of an entity's scheduled messages, if the bridge leads the entity."""
         asked = {"path": text(path), "start": long(start), "count": long(count)}
         return await self._numbers(bridge, {"do": text("waiting"), **asked})
 
     async def used(self, bridge: bytes, paths: Sequence[str]) -> list[int]:
-        """Ask a bridge when it used entities last; one that is gone says nothing.
+        """Return when a bridge's clients used entities last (`Usage.answer`).
 
         Returns:
-            Two numbers an entity: how long ago (ms; -1: never), and 1 if the bridge refuses it.
+            Two numbers an entity: the time since the last use (ms; -1: never), and 1 if the bridge
+            refuses the entity. Of a gone bridge, an empty list.
         """
         return await self._numbers(bridge, {"do": text("used"), "path": text("\n".join(paths))})
 
@@ -171,21 +173,21 @@ class Peers:
     def post(
         self, bridge: bytes, question: Table, done: Callable[[BrokerError | None], None]
     ) -> None:
-        """Tell a bridge something; `done` is told whether it is there, or why not.
+        """Send a bridge a question without waiting for a reply; `done` is called with the outcome.
 
-        What is told and asked comes in the order of the calls.
+        Questions arrive in the order of the calls of `post` and `ask`.
 
         Raises:
-            ServerBusy, BrokerError: nothing was said.
+            ServerBusy, BrokerError: the question was not sent.
         """
         self._sender.post(names.bridge_queue(bridge), encode_table(question), done)
 
     async def ask(self, bridge: bytes, question: Table) -> Done:
-        """Ask a bridge, by its name.
+        """Ask a bridge, by its name, and return its reply.
 
         Raises:
-            Unroutable: it is gone.
-            ServiceBusError: what it answers, or why it does not.
+            Unroutable: the bridge is gone.
+            ServiceBusError: the reply is this error, or there is none.
         """
         owner = names.bridge_queue(bridge)
         return await self._sender.ask("", owner, {}, encode_table(question), persistent=False)
@@ -251,7 +253,7 @@ class Peers:
 
 
 async def bridges(management: Management) -> list[bytes]:
-    """Return the names of all bridges that are there."""
+    """Return the names of all running bridges."""
     return [names.instance_of(each) for each in await management.queues_below(names.BRIDGE_QUEUES)]
 
 

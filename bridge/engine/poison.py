@@ -1,4 +1,4 @@
-"""Poison: what could not be handled is named in the log and counted, and the next one goes on."""
+"""Poison: input that could not be handled is named in the log and counted; work goes on."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ PLACES = (
     *("active", "bucket", "dead-letter", "deferred"),
     *("definition", "events", "history", "inbox", "journal", "expired-unnumbered", "session"),
 )
-"""Where something may be met: queues of an entity, definitions, and what bridges share."""
+"""The places of poison: an entity's queues and streams, definitions, and notifications."""
 
 ERROR_CHARACTERS_MAX = 300
-"""Of an error's text in the log: it may hold what anybody has written."""
+"""The most characters of an error's text in the log: it may quote foreign input."""
 
 log = logging.getLogger(__name__)
 
 
 class Poison:
-    """What this process could not handle.
+    """The poison that this process has met.
 
     Attributes:
-        counts: how often, by the place where it was met: a kind of queue, or `definition`.
+        counts: the count of poison by place (`PLACES`).
     """
 
     def __init__(self) -> None:
@@ -31,12 +31,12 @@ class Poison:
         return f"Poison({dict(self.counts)})"
 
     def note(self, place: str, name: str, error: Exception | str) -> None:
-        """Take note of one.
+        """Count and log one message or definition that could not be handled.
 
         Args:
-            place: where, one of `PLACES`.
-            name: the queue, or the definition.
-            error: why.
+            place: one of `PLACES`.
+            name: the name of the queue, or of the definition.
+            error: the reason.
         """
         assert place in PLACES, place
         self.counts[place] += 1

@@ -1,4 +1,4 @@
-"""Whether the namespace can serve, and a sentence for each reason why it cannot."""
+"""The engine's health: whether it can serve, and a sentence for each reason why it cannot."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class State:
     """The engine's health.
 
     Attributes:
-        management: what the management API refused at the last attempt, else `None`.
-        findings: policies of somebody else's that overrule ours, a sentence each.
-        alarms: RabbitMQ's alarms as its management API told them last, such as `disk on rabbit@a`.
+        management: the management API's error at the last attempt, else `None`.
+        findings: a sentence for each foreign policy that overrides the bridge's.
+        alarms: RabbitMQ's alarms by its management API, such as `disk on rabbit@a`.
     """
 
     def __init__(self, services: Services, receiving: Receiving, sessions: Accepting) -> None:
@@ -40,27 +40,27 @@ class State:
 
     @property
     def is_ready(self) -> bool:
-        """Whether everything works."""
+        """Whether the engine can serve: there is no reason against it."""
         return not self.reasons
 
     @property
     def locks(self) -> int:
-        """How many messages are locked."""
+        """The count of locked messages."""
         return len(self._locks)
 
     @property
     def buffered(self) -> int:
-        """How many messages wait here for the next receiver."""
+        """The count of messages that wait in this process for the next receiver."""
         return self._receiving.buffered
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong with single entities, a sentence each."""
+        """A sentence for each fault of a single entity."""
         return [each.sentence for each in self.silent] + self._sessions.natives
 
     @property
     def silent(self) -> list[Suspect]:
-        """Queues and exchanges that RabbitMQ gives no answer for; all others work."""
+        """The queues and exchanges for which RabbitMQ gives no answer; all others work."""
         text = "it confirms nothing that is published there"
         unconfirmed = self._sender.silent.items()
         return [
@@ -70,7 +70,7 @@ class State:
 
     @property
     def reasons(self) -> list[str]:
-        """Return why not; empty when it can."""
+        """A sentence for each reason why the engine cannot serve; empty when it can."""
         found = []
         if self._sender.lost is not None:
             found.append(f"There is no connection for publishing to RabbitMQ: {self._sender.lost}.")
@@ -93,7 +93,7 @@ class State:
 async def policy_reasons(
     namespace: model.Namespace, capabilities: Capabilities, management: Management
 ) -> list[str]:
-    """Return a sentence for each policy of somebody else's that rules a queue of ours."""
+    """Return a sentence for each foreign policy that overrides the bridge's on a queue."""
     users = await management.policies()
     operators = await management.policies(operator=True)
     foreign = [policy for policy in (*users, *operators) if not policy.name.startswith(PREFIX)]

@@ -1,4 +1,4 @@
-"""Tasks that run by themselves: the event loop alone keeps none of them from being collected."""
+"""Background tasks, kept from garbage collection: the event loop has weak references only."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 
 class Tasks(set[asyncio.Task[Any]]):
-    """Those that have not ended."""
+    """The background tasks that have not ended."""
 
     def start(self, work: Coroutine[Any, Any, object], name: str | None = None) -> None:
-        """Have something done beside everything else."""
+        """Run a coroutine as a background task."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self.add(task)
         task.add_done_callback(self.discard)
 
     def cancel(self) -> None:
-        """End all but the one that asks for it."""
+        """Cancel all tasks but the calling one."""
         current = asyncio.current_task()
         for task in self:
             if task is not current:

@@ -1,4 +1,4 @@
-"""Azure's words for what the engine refuses."""
+"""Error texts of the engine, in Azure's words where Azure has the error."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DEAD_LETTER_AGAIN = "A message of a dead-letter queue cannot be dead-lettered ag
 
 
 def not_found(entity: str) -> str:
-    """Say that there is no such entity."""
+    """Return the text: there is no such entity."""
     return (
         f"The messaging entity '{entity}' could not be found. "
         "To know more visit https://aka.ms/sbResourceMgrExceptions. "
@@ -53,34 +53,34 @@ def not_found(entity: str) -> str:
 
 
 def already_exists(entity: str) -> str:
-    """Say that there is such an entity."""
+    """Return the text: an entity of this name exists."""
     return f"The messaging entity '{entity}' already exists."
 
 
 def change_under_way(entity: str) -> str:
-    """Say that an entity is changed by somebody else."""
+    """Return the text: another change of the entity is under way."""
     return f"Another change of the messaging entity '{entity}' is under way; try again."
 
 
 def send_to_subscription(entity: str) -> str:
-    """Say that a subscription takes messages from its topic only."""
+    """Return the text: a subscription takes messages from its topic only."""
     return f"Cannot open a Topic client for entity type Subscriber: '{entity}'. Send to its topic."
 
 
 def send_to_sub_queue(entity: str) -> str:
-    """Say that a sub-queue takes no messages from senders."""
+    """Return the text: a sub-queue takes no messages from senders."""
     return f"A sub-queue takes no messages from senders: send to '{entity}' instead."
 
 
 def disabled(entity: str, *, for_sends: bool) -> str:
-    """Say that an entity's status forbids it."""
+    """Return the text: the entity's status forbids the operation."""
     if for_sends:
         return f"Messaging entity '{entity}' is currently disabled for Send operations."
     return f"Messaging entity '{entity}' is currently disabled."
 
 
 def too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
-    """Say that a message does not fit."""
+    """Return the text: a message is larger than the entity allows."""
     return (
         f"The received message (size:{size_bytes} bytes) exceeds the limit ({limit_bytes} bytes) "
         f"currently allowed on '{entity}'."
@@ -88,7 +88,7 @@ def too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
 
 
 def properties_too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
-    """Say that a message has more properties than RabbitMQ takes."""
+    """Return the text: a message's properties are too large for RabbitMQ."""
     return (
         f"The properties of a message in '{entity}' would take {size_bytes} bytes; "
         f"{limit_bytes} at most can be stored."
@@ -96,7 +96,7 @@ def properties_too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
 
 
 def full(kind: str, entity: str, limit_bytes: int) -> str:
-    """Say that an entity takes no more messages until some have left it."""
+    """Return the text: the entity has reached its maximum size."""
     return (
         f"The maximum entity size has been reached or exceeded for {kind}: '{entity}'. "
         f"Max entity size in bytes: {limit_bytes}. QuotaType: EntitySize"
@@ -104,7 +104,7 @@ def full(kind: str, entity: str, limit_bytes: int) -> str:
 
 
 def asked_too_large(count: int, size_bytes: int, limit_bytes: int) -> str:
-    """Say that so many deferred messages make too large an answer."""
+    """Return the text: the deferred messages asked for make too large an answer."""
     return (
         f"The {count} messages that were asked for have {size_bytes} bytes together; an answer has "
         f"{limit_bytes} at most. Ask for fewer at a time."
@@ -112,12 +112,12 @@ def asked_too_large(count: int, size_bytes: int, limit_bytes: int) -> str:
 
 
 def busy(reason: object) -> str:
-    """Say that RabbitMQ takes or tells nothing now, and why."""
+    """Return the text: RabbitMQ refuses or does not answer now, with the reason."""
     return f"{SERVER_BUSY} ({reason})"
 
 
 def session_cannot_be_locked(session_id: str) -> str:
-    """Say that a session is another receiver's."""
+    """Return the text: another receiver may hold the session."""
     return (
         f"The requested session '{session_id}' cannot be accepted. It may be locked by another "
         "receiver."
@@ -125,7 +125,7 @@ def session_cannot_be_locked(session_id: str) -> str:
 
 
 def state_too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
-    """Say that a session's state does not fit."""
+    """Return the text: a session's state is too large."""
     return (
         f"The state of a session in '{entity}' would have {size_bytes} bytes; {limit_bytes} at "
         "most can be stored."
@@ -133,7 +133,7 @@ def state_too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
 
 
 def native_on_sessions(entity: str, count: int) -> str:
-    """Say that somebody else takes a session entity's messages."""
+    """Return the text: native consumers take a session entity's messages."""
     return (
         f"'{entity}' requires sessions, and {count} consumers of its RabbitMQ queue are not this "
         "bridge's: they take messages out of their sessions, without order or lock. Stop them, or "
@@ -142,5 +142,5 @@ def native_on_sessions(entity: str, count: int) -> str:
 
 
 def deferred_full(entity: str) -> str:
-    """Say that no more messages can be set aside until some of them are gone."""
+    """Return the text: the entity has the largest number of deferred messages."""
     return f"The largest number of deferred messages has been reached for Queue: '{entity}'."

@@ -1,1 +1,1 @@
-"""The definitions of entities: kept, changed, provided, and deleted when idle."""
+"""The definitions of entities: reading and changing them, making resources, deleting idle ones."""

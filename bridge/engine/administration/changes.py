@@ -1,12 +1,12 @@
-"""Creating, changing and deleting entities and rules: one at a time, whoever asks, from anywhere.
+"""Creating, changing and deleting entities and rules: one change of an entity at a time.
 
-A change is made by whoever holds the entity's change lock: an exclusive queue of RabbitMQ's, which
-only one connection can have. So of two creates at once one makes the entity, and the other, when
-its turn comes, finds it there. A topic's lock serves its subscriptions, too.
+A bridge changes an entity under its change lock: an exclusive queue of RabbitMQ, which only one
+connection can have. So of two creates at once the first makes the entity, and the second finds it.
+A topic's lock serves its subscriptions, too.
 
-    create, update   resources first, the definition last: who reads it finds them there
+    create, update   resources first, then the definition: its readers find the resources
     rules            the definition alone: no resource depends on them
-    delete           the definition first: nobody begins to use what is about to go
+    delete           the definition first: no bridge begins to use the entity
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from bridge.topology import definitions, names
 from bridge.topology.capabilities import Capabilities
 
 LOCK_S = 15.0
-"""So long a change waits for another one of the same entity."""
+"""The longest wait of a change for another change of the same entity."""
 
 LOCK_RETRY_S = 0.1
 
 SQL_FILTERS_MAX = 2_000
 CORRELATION_FILTERS_MAX = 100_000
-"""Filters of all subscriptions of a topic (Azure, Service Bus quotas); True and False are SQL."""
+"""The most filters of a topic's subscriptions together (Azure's quotas); True and False are SQL."""
 
 Changed = TypeVar("Changed", bound=model.Entity)
 
@@ -55,11 +55,11 @@ log = logging.getLogger(__name__)
 
 
 class Administration:
-    """The verbs that change what entities there are.
+    """The verbs that create, change and delete entities.
 
     Args:
         on_changed: called with an entity's path when its definition was written or deleted.
-        session_shards: those of a session entity that is made.
+        session_shards: the number of shards of a new session entity.
     """
 
     def __init__(
@@ -77,16 +77,16 @@ class Administration:
         self._connections = connections
         self._capabilities = capabilities
         self._on_changed = on_changed
-        # Each is there as long as somebody has it or waits for it.
+        # A lock lives as long as a task holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def create(self, entity: Changed) -> Changed:
-        """Make an entity; of a topic only itself. Returns it as it is kept.
+        """Create an entity, of a topic without its subscriptions; return it as it is stored.
 
         Raises:
-            EntityAlreadyExists: something of its name is there.
-            EntityNotFound: a subscription's topic is not there.
-            EntityConflict: RabbitMQ has something else of a name that it needs.
+            EntityAlreadyExists: an entity of this name exists.
+            EntityNotFound: a subscription's topic does not exist.
+            EntityConflict: RabbitMQ has a different object of a name that the entity needs.
             InvalidRule, QuotaExceeded: as `create_rule`, of a subscription's rules.
             ServerBusy: another change of the entity takes too long.
         """
@@ -107,15 +107,17 @@ class Administration:
     async def update(
         self, entity: Changed, check: Callable[[model.Entity], None] = lambda there: None
     ) -> Changed:
-        """Change an entity to what is given; subscriptions of a topic, and rules of a subscription,
-        stay as they are: who describes an entity may not know of the latest.
+        """Change an entity's properties; return it as it is stored.
+
+        Subscriptions of a topic, and rules of a subscription, are unchanged: the caller may not
+        know the latest ones.
 
         Args:
-            check: raises what refuses a change of the entity as it is now.
+            check: raises an error to refuse the change, given the present entity.
 
         Raises:
-            EntityNotFound: there is none of that name.
-            EntityConflict: it differs in what is fixed at creation.
+            EntityNotFound: there is no entity of this name.
+            EntityConflict: a property that is fixed at creation differs.
             ServerBusy: another change of the entity takes too long.
         """
         async with self.alone(entity.front):
@@ -132,13 +134,13 @@ class Administration:
         """Delete an entity with its messages, and a topic with its subscriptions.
 
         Raises:
-            EntityNotFound: there is none of that name.
+            EntityNotFound: there is no entity of this name.
             ServerBusy: another change of the entity takes too long.
         """
         front = names.front_path(path)
         async with self.alone(front):
             if isinstance(await self._there(path), model.Topic):
-                # Of subscriptions that another bridge has just made nobody may have told this one.
+                # This bridge may not know of subscriptions that another one has just made.
                 await self._directory.read()
             gone = [path, *self._subscriptions_of(path)][::-1]
             for each in gone:
@@ -158,9 +160,10 @@ class Administration:
         )
 
     async def _remove_rest(self, front: str, gone: Sequence[str]) -> None:
-        """Remove what a lost connection has left of deleted entities.
+        """Remove the resources of deleted entities that a lost connection has left.
 
-        It was lost with the change lock: what somebody has made anew since then stays.
+        The change lock was lost with the connection: an entity that was made again since then, and
+        has a definition, stays.
         """
         async with self.alone(front):
             for path in gone:
@@ -169,10 +172,10 @@ class Administration:
                     await self.remove_resources(path)
 
     def get(self, path: str) -> model.Entity:
-        """Return an entity as it is known here.
+        """Return an entity as this bridge has read it last.
 
         Raises:
-            EntityNotFound: there is none of that name.
+            EntityNotFound: there is no entity of this name.
         """
         found = self._directory.find(path)
         if found is None:
@@ -180,17 +183,17 @@ class Administration:
         return found
 
     def namespace(self) -> model.Namespace:
-        """Return all entities as they are known here, each kind sorted by name."""
+        """Return all entities as this bridge has read them last, each kind sorted by name."""
         return self._directory.namespace
 
     async def create_rule(self, subscription: str, rule: model.Rule) -> None:
         """Add a rule to a subscription.
 
         Raises:
-            InvalidRule: its filter or action is none.
+            InvalidRule: its filter or action is invalid.
             EntityNotFound: there is no such subscription.
-            EntityAlreadyExists: it has a rule of that name.
-            QuotaExceeded: the topic has as many filters as it may.
+            EntityAlreadyExists: the subscription has a rule of this name.
+            QuotaExceeded: the topic would have too many filters.
             ServerBusy: another change of the topic takes too long.
         """
         async with self.alone(names.front_path(subscription)):
@@ -200,7 +203,7 @@ class Administration:
             await self._write_rules(there, (*there.rules, rule))
 
     async def update_rule(self, subscription: str, rule: model.Rule) -> None:
-        """Put a rule in place of the subscription's rule of its name; raises as `create_rule`, and:
+        """Replace the subscription's rule of the same name; raises as `create_rule`, and:
 
         Raises:
             EntityNotFound: the subscription has no such rule.
@@ -213,10 +216,10 @@ class Administration:
             )
 
     async def delete_rule(self, subscription: str, name: str) -> None:
-        """Take a rule away; a subscription without rules gets no messages.
+        """Delete a rule; a subscription without rules gets no messages.
 
         Raises:
-            EntityNotFound: there is no such subscription, or it has no such rule.
+            EntityNotFound: there is no such subscription or rule.
             ServerBusy: another change of the topic takes too long.
         """
         async with self.alone(names.front_path(subscription)):
@@ -249,7 +252,7 @@ class Administration:
         await self.define(changed)
 
     def _check_rules(self, entity: model.Entity, there: Sequence[model.Rule]) -> None:
-        """Refuse new rules of a subscription that are none, or more than its topic may have."""
+        """Refuse invalid new rules of a subscription, or more filters than its topic may have."""
         if not isinstance(entity, model.Subscription):
             return
         known = {each.name: each for each in there}
@@ -282,7 +285,7 @@ class Administration:
         return [each.path for each in found.subscriptions] if isinstance(found, model.Topic) else []
 
     async def read(self, path: str) -> model.Entity | None:
-        """Return an entity as RabbitMQ has it now."""
+        """Read an entity's definition from RabbitMQ; return the entity, or `None`."""
         self._directory.take(await self._directory.fetch_entity(path))
         return self._directory.find(path)
 
@@ -293,31 +296,31 @@ class Administration:
         return found
 
     async def write(self, entity: model.Entity) -> None:
-        """Have the resources of an entity, then its definition."""
+        """Make the resources of an entity, then write its definition."""
         wanted = definitions.with_entity(self._directory.namespace, entity)
         with await self._connections.channel() as channel:
             await provide((entity,), wanted, self._capabilities, self._management, channel)
         await self.define(entity)
 
     async def undefine(self, path: str) -> None:
-        """Delete a definition."""
+        """Delete an entity's definition, and tell other bridges."""
         name = definitions.parameter_name(self._management.vhost, path)
         await self._management.delete_global_parameter(name)
         await self._told(path)
 
     async def define(self, entity: model.Entity) -> None:
-        """Write the definition of an entity that has its resources; rules need none."""
+        """Write an entity's definition, and tell other bridges; its resources exist."""
         name = definitions.parameter_name(self._management.vhost, entity.path)
         await self._management.put_global_parameter(name, definitions.to_json(entity))
         await self._told(entity.path)
 
     async def _told(self, path: str) -> None:
-        """Know of a change here, and have the others know."""
+        """Read a changed definition, and tell other bridges."""
         await self.read(path)
         self._on_changed(path)
 
     async def remove_resources(self, path: str) -> None:
-        """Delete all that an entity is in RabbitMQ; the inbox last: who has it leads."""
+        """Delete an entity's exchanges and queues, the inbox last: its consumer is the leader."""
         base = names.resource_base(path)
         with await self._connections.channel() as channel:
             for exchange in names.exchanges_of(path):
@@ -328,7 +331,11 @@ class Administration:
 
     @contextlib.asynccontextmanager
     async def alone(self, front: str) -> AsyncIterator[None]:
-        """Hold the change lock of an entity, here and among all bridges."""
+        """Hold the change lock of an entity, within this process and among all bridges.
+
+        Raises:
+            ServerBusy: the lock was not free within `LOCK_S`.
+        """
         lock = self._locks.setdefault(front.lower(), asyncio.Lock())
         try:
             async with asyncio.timeout(LOCK_S):

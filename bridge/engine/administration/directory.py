@@ -1,4 +1,4 @@
-"""The definitions of all entities, as RabbitMQ keeps them, and who is told when they change."""
+"""The directory of all entities: their definitions as read from RabbitMQ, with change callbacks."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ OnChange = Callable[[model.Namespace], None]
 
 
 class Directory:
-    """What entities there are.
+    """All entities of the namespace.
 
-    A definition that cannot be read is named; an entity that it changes stays as it was. Of two
-    reads that overlap the one that was begun last counts: all may be read while one is changed.
+    An unreadable definition is noted as poison; its entity stays as it was read before. Of two
+    overlapping reads the one that began last counts: one definition may change while all are read.
 
     Args:
-        poison: where such definitions are noted.
+        poison: the counter and log of unreadable definitions.
 
     Attributes:
-        namespace: all of them, as last read.
+        namespace: all entities, as last taken over (`take`).
     """
 
     def __init__(self, management: Management, poison: Poison | None = None) -> None:
@@ -53,14 +53,14 @@ class Directory:
         self.namespace = model.Namespace()
 
     def follow(self, on_change: OnChange) -> None:
-        """Have `on_change` called whenever the definitions have changed."""
+        """Call `on_change` whenever the definitions have changed."""
         self._followers.append(on_change)
 
     def entity(self, path: EntityPath) -> model.Entity:
         """Return an entity's definition.
 
         Raises:
-            EntityNotFound: there is none of that name.
+            EntityNotFound: there is no entity of this name, or it has no such sub-queue.
         """
         entity = self._entities.get(path.key)
         if entity is None or path.sub_queue is SubQueue.TRANSFER_DEAD_LETTER:
@@ -70,10 +70,10 @@ class Directory:
         return entity
 
     def send_entity(self, path: EntityPath) -> model.SendEntity:
-        """Return the definition of what messages are sent to; raises as `entity`, and:
+        """Return the definition of an entity to send to; raises as `entity`, and:
 
         Raises:
-            NotAllowed: it is a subscription, or a sub-queue.
+            NotAllowed: the path is that of a subscription, or of a sub-queue.
         """
         entity = self.entity(path)
         if isinstance(entity, model.Subscription):
@@ -83,9 +83,9 @@ class Directory:
         return entity
 
     def receive_entity(self, path: EntityPath) -> model.ReceiveEntity:
-        """Return the definition of what messages are received from; raises as `entity`.
+        """Return the definition of an entity to receive from; raises as `entity`.
 
-        Azure finds nothing to receive from in a topic: EntityNotFound.
+        A topic raises EntityNotFound, as Azure does.
         """
         entity = self.entity(path)
         if isinstance(entity, model.Topic):
@@ -93,10 +93,10 @@ class Directory:
         return entity
 
     def receivable(self, path: EntityPath) -> model.ReceiveEntity:
-        """Return the definition of what may be received from now; raises as `entity`, and:
+        """Return the definition of an entity that allows receives now; raises as `entity`, and:
 
         Raises:
-            EntityDisabled: nobody may receive from it.
+            EntityDisabled: its status does not allow receives.
         """
         entity = self.receive_entity(path)
         if not entity.status.allows_receives:
@@ -104,12 +104,12 @@ class Directory:
         return entity
 
     async def read(self) -> model.Namespace:
-        """Read the definitions; tell the followers when they have changed."""
+        """Read all definitions, take them over, and return them."""
         self.take(await self.fetch())
         return self.namespace
 
     async def fetch(self) -> model.Namespace:
-        """Read the definitions, and tell nobody."""
+        """Read and return all definitions; no follower is called before `take`."""
         prefix = definitions.parameter_prefix(self._management.vhost)
         own_name = definitions.namespace_parameter_name(self._management.vhost)
         base = model.Namespace()
@@ -124,7 +124,7 @@ class Directory:
                     readable[name] = self._entity(name, form)
                     self._name_unknown(definitions.unknown_fields(form))
             except Exception as error:
-                # Written by anybody, and one of them is not to hide the others.
+                # Operators write definitions, too: an unreadable one must not hide the others.
                 unreadable[name] = f"{type(error).__name__}: {error}"
                 if name in self._readable:
                     readable[name] = self._readable[name]
@@ -142,11 +142,11 @@ class Directory:
 
     @property
     def known(self) -> model.Namespace:
-        """All entities as they were read last, whoever was told."""
+        """All entities as last read, taken over or not."""
         return definitions.assemble(self._base, self._readable.values())
 
     def _keep_newer(self, begun: int, readable: dict[str, model.Entity]) -> None:
-        """Put what was read by itself since in place of what a read of all has found."""
+        """Replace definitions in a read of all by those that were read singly after its begin."""
         self._one_at = {name: at for name, at in self._one_at.items() if at > begun}
         for name in self._one_at:
             if name in self._readable:
@@ -155,7 +155,7 @@ class Directory:
                 readable.pop(name, None)
 
     async def fetch_entity(self, path: str) -> model.Namespace:
-        """Read one definition, and tell nobody; returns all, that one as it is now."""
+        """Read one definition; return all, with this one as it is now. No follower is called."""
         name = definitions.parameter_name(self._management.vhost, path)
         self._begun = begun = self._begun + 1
         form = await self._management.global_parameter(name)
@@ -174,7 +174,7 @@ class Directory:
         return self.known
 
     def find(self, path: str) -> model.Entity | None:
-        """Return the entity of a path, in any case; `None` when there is none."""
+        """Return the entity of a path, whose case does not matter; `None` when there is none."""
         return self._entities.get(path.lower())
 
     def _entity(self, name: str, form: Any) -> model.Entity:
@@ -194,7 +194,7 @@ class Directory:
                 )
 
     def take(self, namespace: model.Namespace) -> None:
-        """Take over what was fetched; tell the followers when it has changed."""
+        """Take over fetched definitions; call the followers if they have changed."""
         if namespace == self.namespace:
             return
         self.namespace = namespace

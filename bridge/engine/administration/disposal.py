@@ -1,13 +1,13 @@
-"""The deletion of an idle entity: asked of all, then in steps that a successor may repeat.
+"""The deletion of an idle entity, in steps that the next leader may repeat.
 
-    1. status `Deleting` in the definition, of a topic's subscriptions too: bridges refuse
-    2. five seconds: bridges hear of it, and what was under way arrives
-    3. bridges and RabbitMQ's consumers are asked once more; who used it meanwhile has it back
-    4. of a queue or topic: its front exchange goes, and nothing came before that
-    5. the first object whose loss says that there is no way back, the others, the inbox last
-    6. the definition
+    1. write the status `Deleting`, also of a topic's subscriptions: bridges refuse the entity
+    2. wait 5 s: bridges read the status, and messages under way arrive
+    3. ask all bridges and count consumers again; if the entity was used, restore the old status
+    4. of a queue or topic: delete its front exchange; if a message came before, restore
+    5. delete the exchange whose loss means that there is no way back, the others, the inbox last
+    6. delete the definition
 
-All of it under the entity's change lock. Whoever finds `Deleting` begins again with the first.
+All steps run under the entity's change lock. A leader that finds `Deleting` begins with step 1.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from bridge.model.errors import ServiceBusError
 from bridge.topology import names
 
 SETTLE_S = 5.0
-"""So long after the status nothing is deleted."""
+"""The wait between the status `Deleting` and the first deletion."""
 
 ASK_S = 5.0
-"""A bridge that has not answered in this time may be using the entity."""
+"""The wait for a bridge's answer; without one the bridge may be using the entity."""
 
 Asked = Callable[[], Awaitable[bool]]
 
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Disposal:
-    """Asks who uses entities, and deletes them.
+    """Asks for uses of temporary entities, and deletes idle ones.
 
     Args:
         administration: returns the verbs that change entities.
@@ -64,42 +64,41 @@ class Disposal:
         self._peers = peers
 
     async def bridges(self) -> list[bytes]:
-        """Return the names of all bridges that are there."""
+        """Return the names of all running bridges."""
         return await bridges(self._management)
 
     async def ages_ms(self, paths: Sequence[str]) -> list[list[tuple[int, bool]] | None]:
         """Ask every bridge when its clients used entities last.
 
         Returns:
-            For each bridge, for each entity, how long ago that was (-1: never), and whether the
-            bridge refuses to serve it; nothing for a bridge that is gone, `None` for one that does
-            not answer.
+            One item for each running bridge: `None` if it did not answer in `ASK_S`, else for each
+            entity the time since the last use (ms; -1: never), and whether the bridge refuses it.
         """
         there = await self.bridges()
         return list(await asyncio.gather(*(self._ages_ms(each, paths) for each in there)))
 
     async def consumed(self, entities: Sequence[model.ReceiveEntity]) -> list[bool]:
-        """Return which entities have consumers, themselves or their dead-letter sub-queues.
+        """Return for each entity whether it, or its dead-letter sub-queue, has consumers.
 
-        The bridge that holds a session entity's messages consumes it though nobody uses it; who
-        receives from its sessions says so.
+        Of a session entity only the dead-letter sub-queue counts: the shards' owners consume the
+        entity without receivers, and bridges report their session receivers.
         """
         with await self._connections.channel() as channel:
             return [await self._is_consumed(channel, each) for each in entities]
 
     async def drain(self, front: str) -> None:
-        """Return when the leader has carried out all that has arrived for a queue or topic."""
+        """Wait until the leader has handled all messages in a queue's or topic's inbox."""
         await self._sending.drain(front)
 
     async def delete(self, path: str, is_idle: Asked, is_drained: Asked) -> None:
         """Delete an entity, if it is idle.
 
         Args:
-            is_idle: asks everybody, once the bridges refuse.
-            is_drained: whether nothing has come until the front exchange was gone.
+            is_idle: asks all bridges again, once they refuse the entity.
+            is_drained: returns whether no message came before the front exchange was deleted.
 
         Raises:
-            BrokerError, ServiceBusError: it is as far as it is; begin again.
+            BrokerError, ServiceBusError: some steps are done; call this again.
         """
         administration = self._administration()
         async with administration.alone(names.front_path(path)):
@@ -113,7 +112,7 @@ class Disposal:
             await self._finish(there)
 
     async def finish(self, path: str) -> None:
-        """Delete the rest of an entity that has lost so much already that nobody leads it."""
+        """Finish the deletion of an entity that is past the way back: it has no leader any more."""
         administration = self._administration()
         async with administration.alone(names.front_path(path)):
             there = await administration.read(path)
@@ -144,7 +143,7 @@ class Disposal:
         return False
 
     async def _restore(self, gone: Sequence[model.Entity]) -> None:
-        """Give entities back what they had; a topic last, as it was marked first."""
+        """Restore the status and resources of entities; a topic last, as it was marked first."""
         administration = self._administration()
         for each in reversed(gone):
             there = await administration.read(each.path)
@@ -198,7 +197,7 @@ class Disposal:
 
 
 def _no_way_back(entity: model.Entity) -> str:
-    """Return the object that goes first: while it is there an entity can be given back whole."""
+    """Return the exchange that is deleted first: while it exists, an entity can be restored."""
     if isinstance(entity, model.Subscription):
         return names.dead_letter_exchange(entity.path)
     return names.active_exchange(entity.path)

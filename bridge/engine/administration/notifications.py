@@ -1,10 +1,10 @@
-"""What bridges tell each other, over one fanout exchange: a type, and the path of an entity.
+"""Notifications between bridges, by one fanout exchange: a type, and the path of an entity.
 
-(empty)   definitions have changed: read them
-changed   the definition of this entity has changed: read that
-peeked    nobody has peeked this entity before: tell what has left it
-full      the queue of this entity takes no more messages now
-who       a client asks who is there: it is answered with the name of this bridge's queue
+(empty)   definitions have changed: read them all
+changed   this entity's definition has changed: read it
+peeked    the first peek of this entity: write settled numbers from now on
+full      this entity's queue takes no more messages now
+who       a client looks for bridges: answer with the name of this bridge's queue
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ PEEKED = "peeked"
 
 
 class Notifications:
-    """Tells and hears; a bridge does not hear itself, except of changes.
+    """Sends and receives notifications; a bridge ignores its own, except empty ones.
 
     Args:
-        on_changed: definitions have changed.
-        on_told: another bridge has said something of an entity (a type and a path).
+        on_changed: called when definitions have changed.
+        on_told: called with another bridge's notification of an entity (a type and a path).
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Notifications:
         self._on_told = on_told
 
     async def listen(self, connection: Connection) -> None:
-        """Hear on a connection, as long as it lasts."""
+        """Receive notifications on a connection, as long as it lasts."""
         channel = await connection.channel()
         await channel.declarations.declare_exchange(names.EVENTS, "fanout", arguments=SCHEMA)
         queue = await channel.declarations.declare_queue(
@@ -63,7 +63,7 @@ class Notifications:
         self._on_changed()
 
     def tell(self, kind: str, path: EntityPath) -> None:
-        """Tell the other bridges; what RabbitMQ does not take now is not told."""
+        """Publish a notification; it is dropped when RabbitMQ takes no publish now."""
         properties = Properties(type=kind, app_id=self._name).encode()
         try:
             self._sender.tell(names.EVENTS, properties, str(path).encode())
@@ -86,7 +86,7 @@ class Notifications:
             self._on_told(properties.type, path)
 
     def _present(self, question: Properties) -> None:
-        """Tell a client that this bridge is there; it asks again when that is lost."""
+        """Answer a client with this bridge's queue; it asks again when the answer is lost."""
         if not question.reply_to:
             return
         with suppress(ServiceBusError, BrokerError):

@@ -1,9 +1,9 @@
-"""Makes RabbitMQ hold what entities compile to: what is missing is made, nothing is taken away.
+"""Makes the RabbitMQ objects that entities compile to; queues, exchanges and messages are kept.
 
-`provision` is for a start: what is there is read through the management API, so that a thousand
-entities that exist already cost no declaration. `provide` is for what has changed: it lists
-nothing, and costs what the changed entities are made of. Several bridges may do either at once:
-every step can be repeated.
+`provision` is for the start. It reads all existing objects by the management API, so a thousand
+existing entities cost no declaration. `provide` is for changed entities. It declares all their
+objects, and lists only policies and a few bindings. Several bridges may run both at once: every
+step can be repeated.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ from bridge.topology.resources import (
 def merged(existing: model.Namespace, wanted: model.Namespace) -> model.Namespace:
     """Return the entities of both; a wanted one replaces an existing one of its name.
 
-    Shared access rules stay where no others are wanted: a `Config.json` has no place for them.
+    A wanted entity without shared access rules keeps the existing ones: a `Config.json` cannot name
+    any.
 
     Raises:
-        EntityConflict: they differ in what cannot be changed.
+        EntityConflict: a wanted entity differs in a property that is fixed at creation.
     """
     found: dict[str, model.Entity] = {
         entity.path.lower(): entity for entity in definitions.entities(existing)
@@ -65,7 +66,7 @@ def merged(existing: model.Namespace, wanted: model.Namespace) -> model.Namespac
 
 
 def new_incarnation() -> str:
-    """Return what tells an entity that is made now from others of its name."""
+    """Return a random incarnation for a new entity."""
     return os.urandom(6).hex()
 
 
@@ -81,20 +82,20 @@ async def provision(
     management: Management,
     channel: Channel,
 ) -> tuple[Finding, ...]:
-    """Create and update; return what RabbitMQ cannot do as Service Bus does it.
+    """Create and update entities; return the findings: features that RabbitMQ lacks.
 
-    The definitions come last: who reads them finds the resources there, and they outlast a kill of
-    RabbitMQ. Only those are written that are to be others: what another bridge has changed or
-    deleted since they were read stays as that has left it.
+    Definitions are written last: a reader of a definition finds its resources, and they outlast a
+    kill of RabbitMQ. Only changed definitions are written: a definition that another bridge has
+    changed or deleted since `there` was read stays as that bridge left it.
 
     Args:
-        there: the definitions as they were read after `live` was: what is deleted while both are
-            read is not among them, and of what is deleted later nothing is missing.
-        live: what is in the virtual host (`read_live`).
+        there: the definitions, read after `live`: an entity that is deleted between both reads is
+            not among them, and one that is deleted later has all its resources in `live`.
+        live: the existing objects of the virtual host (`read_live`).
 
     Raises:
-        EntityConflict: a resource is there with other unchangeable settings. Its entity has no
-            definition then; all others are made.
+        EntityConflict: a resource exists with other unchangeable settings. Its entity's definition
+            is not written; all other entities are made.
         BrokerError: RabbitMQ, or its management API, refuses something.
     """
     if said := refusal(live, management.vhost, wants_plain=False):
@@ -132,17 +133,17 @@ async def provide(
     management: Management,
     channel: Channel,
 ) -> tuple[Finding, ...]:
-    """Make what some entities of a namespace need; return what RabbitMQ does not do as Azure does.
+    """Make the resources of some entities; return the findings: features that RabbitMQ lacks.
 
-    Nothing is listed but the policies, and the bindings of dead-letter exchanges. Policies are
-    shared by all entities of equal settings, so they come of the whole namespace.
+    Only the policies, and the bindings of dead-letter exchanges, are listed. Entities of equal
+    settings share a policy, so policies are made for the whole namespace.
 
     Args:
         changed: entities of `namespace` that are new or changed.
-        channel: any; it is closed when there is a conflict.
+        channel: any channel; a conflict closes it.
 
     Raises:
-        EntityConflict: a resource is there with other unchangeable settings.
+        EntityConflict: a resource exists with other unchangeable settings.
         BrokerError: RabbitMQ, or its management API, refuses something.
     """
     topology = await put_policies(changed, namespace, capabilities, management)
@@ -165,7 +166,7 @@ async def _stream_there(
     namespace: model.Namespace,
     management: Management,
 ) -> Topology:
-    """Return a stream that is there before something is made, if there is one."""
+    """Return a topology with one stream that existed before this change, or an empty one."""
     new = {entity.path.lower() for entity in changed}
     for each in model.send_entities(namespace):
         if each.path.lower() not in new:
@@ -182,10 +183,10 @@ async def put_policies(
     capabilities: Capabilities,
     management: Management,
 ) -> Topology:
-    """Have the policies of a namespace; return what the changed entities are beside them.
+    """Put the policies of a namespace; return the other resources of the changed entities.
 
     Two bridges that make entities of equal settings at once each write a policy without the other's
-    entity: so it is done again by whoever hears of a change.
+    entity. So every bridge that is told of a change puts the policies again.
     """
     policies = (*await management.policies(), *await management.policies(operator=True))
     part = compile_part(namespace, changed, capabilities, priority=_priority(policies))
@@ -207,13 +208,13 @@ async def _put(change: Change, policy: Policy, management: Management) -> None:
 def changed(
     before: model.Namespace, after: model.Namespace, incomplete: Container[str] = ()
 ) -> list[model.Entity]:
-    """Return the entities that are new or others; of topics their subscriptions by themselves.
+    """Return the entities that are new or changed; a topic and its subscriptions count singly.
 
-    What is being deleted needs nothing any more.
+    Entities that are being deleted are left out.
 
     Args:
-        incomplete: paths, in lower case, of entities that lack something; what leads to the
-            subscriptions of a topic is the topic's.
+        incomplete: paths (lower case) of entities that lack a resource. Subscriptions of such a
+            topic count as changed, too.
     """
     known = {each.path.lower(): _bare(each) for each in definitions.entities(before)}
     return [
@@ -226,7 +227,7 @@ def changed(
 
 
 def _standing(namespace: model.Namespace) -> model.Namespace:
-    """Return a namespace without what is being deleted."""
+    """Return a namespace without the entities that are being deleted."""
     entities = definitions.entities(namespace)
     stay = [each for each in entities if each.status is not EntityStatus.DELETING]
     return definitions.assemble(namespace, stay)
@@ -237,7 +238,7 @@ def _bare(entity: model.Entity) -> model.Entity:
 
 
 async def _bindings(topology: Topology, management: Management) -> tuple[Binding, ...]:
-    """Read the bindings that lead on by arguments: one of them may have to go."""
+    """Read the bindings of headers exchanges: one of them may have to be removed."""
     found = []
     for exchange in topology.exchanges:
         if exchange.type == "headers":
@@ -248,7 +249,7 @@ async def _bindings(topology: Topology, management: Management) -> tuple[Binding
 def _parameters_of(
     conflicts: Iterable[Change], namespace: model.Namespace, vhost: str
 ) -> frozenset[str]:
-    """Return the names of the definitions of entities with a conflict."""
+    """Return the names of the definitions of entities with a conflicting resource."""
     names = [_name_of(change.resource) for change in conflicts]
     return frozenset(
         definitions.parameter_name(vhost, entity.path)
@@ -263,7 +264,7 @@ def _conflict(change: Change) -> str:
 
 
 def _priority(policies: Iterable[Policy]) -> int:
-    """Return the priority that `busbridge policies apply` has given our policies, if it has."""
+    """Return the priority of the bridge's policies, which `busbridge policies apply` may set."""
     ours = (
         policy.priority
         for policy in policies
@@ -301,7 +302,7 @@ async def _make(change: Change, management: Management, channel: Channel) -> Non
 
 
 async def read_live(management: Management) -> Topology:
-    """Read what there is in the virtual host."""
+    """Read the exchanges, queues, bindings, policies and global parameters by management API."""
     exchanges = await management.exchanges(("name", "type", "arguments"))
     queues = await management.queues(("name", "arguments"))
     bindings = await management.bindings()
@@ -332,7 +333,7 @@ def _binding(row: dict[str, Any]) -> Binding:
 
 
 def _arguments(row: dict[str, Any]) -> dict[str, Any]:
-    """RabbitMQ shows an empty object as an empty list in some places."""
+    """Return an object's arguments; the API shows an empty object as an empty list in places."""
     return row.get("arguments") or {}
 
 
@@ -345,10 +346,10 @@ def _name_of(resource: object) -> str:
 
 
 def check_fixed(path: str, there: model.Entity, wanted: model.Entity) -> None:
-    """Refuse a change of what is fixed when an entity is created.
+    """Refuse a change of a property that is fixed when an entity is created.
 
     Raises:
-        EntityConflict: it is one, or the entity is of another kind.
+        EntityConflict: such a property differs, or the entity is of another kind.
     """
     if type(there) is not type(wanted):
         raise EntityConflict(

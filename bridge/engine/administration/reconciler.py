@@ -1,4 +1,4 @@
-"""RabbitMQ kept in line with the definitions, whichever bridge or operator changes them."""
+"""Keeping RabbitMQ in line with the definitions, whichever bridge or operator changes them."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from bridge.topology.resources import Finding
 log = logging.getLogger(__name__)
 
 POLL_S = 15.0
-"""Definitions that `rabbitmqctl` or an import has changed are found within this time."""
+"""The time between two reads, for definitions that `rabbitmqctl` or an import has changed."""
 
 
 class Reconciler:
-    """Reads the definitions when they have changed, and provides what they need.
+    """Reads changed definitions, and makes the resources that they need.
 
     Args:
-        state: where what the management API refuses is told.
-        capabilities: returns what this RabbitMQ can do.
-        sending: is told which entities have their size.
-        administration: returns the verbs that change entities, and so their locks.
+        state: the bridge's state, for errors of the management API, alarms and findings.
+        capabilities: returns RabbitMQ's capabilities.
+        sending: told of the entities that have reached their maximum size.
+        administration: returns the verbs that change entities, for their change locks.
     """
 
     def __init__(
@@ -74,31 +74,31 @@ class Reconciler:
         self._has_applied = asyncio.Event()
 
     def wake(self) -> None:
-        """Any definition may have changed."""
+        """Check all definitions soon: any of them may have changed."""
         self._changed.set()
 
     def wake_for(self, path: str) -> None:
-        """Another bridge has changed one definition, and provided what it needs."""
+        """Read one definition soon: another bridge has changed it, and made its resources."""
         self._changed_paths.add(path)
         self._changed_one.set()
 
     def complete(self, path: str) -> None:
-        """Make again what an entity needs: somebody has deleted something of it by hand."""
+        """Make an entity's resources again soon: one of them was deleted by hand."""
         log.warning("entity.incomplete path=%s", path)
         self._incomplete.add(path.lower())
         self._changed.set()
 
     def note(self, path: str) -> None:
-        """What an entity needs, as the directory has it, is there."""
+        """Note that the resources of an entity, as the directory has it, exist."""
         entity = self._directory.find(path)
         if entity is not None:
             self._provided = with_entity(self._provided, entity)
 
     async def apply(self, namespace: model.Namespace) -> tuple[Finding, ...]:
-        """Create and update entities; return what this RabbitMQ cannot do for them.
+        """Create and update entities; return the findings: features that RabbitMQ lacks.
 
         Raises:
-            EntityConflict: an entity, or a resource of RabbitMQ, is there with other settings that
+            EntityConflict: an entity, or an object of RabbitMQ, exists with other settings that
                 cannot be changed.
             BrokerError: RabbitMQ refuses something.
         """
@@ -116,7 +116,10 @@ class Reconciler:
         return findings
 
     async def check(self) -> None:
-        """Read the definitions, have what they need, and look for policies that overrule ours."""
+        """Read all definitions, make missing resources, and update the state.
+
+        Also notes full entities, RabbitMQ's alarms, and policies that override the bridge's.
+        """
         try:
             found = await self._directory.fetch()
             await self._provide(found)
@@ -133,9 +136,9 @@ class Reconciler:
             self._state.management = None
 
     async def follow(self) -> None:
-        """Read the definitions when somebody says that they have changed, and now and then.
+        """Check the definitions when woken, and every `POLL_S`, until cancelled.
 
-        From the first `apply` on: that looks for what is missing of all entities at once.
+        It begins after the first `apply`, which makes the missing resources of all entities.
         """
         await self._has_applied.wait()
         while True:
@@ -149,7 +152,7 @@ class Reconciler:
                 log.exception("definitions.failed")
 
     async def follow_bridges(self) -> None:
-        """Read the definitions that other bridges have changed; no other check delays that."""
+        """Read definitions that other bridges have changed; `check` does not delay this."""
         while True:
             await self._changed_one.wait()
             self._changed_one.clear()
@@ -160,7 +163,7 @@ class Reconciler:
                 log.exception("definitions.failed")
 
     async def _read(self, paths: Iterable[str]) -> None:
-        """Read definitions that another bridge has changed: what they need is there."""
+        """Read definitions that another bridge has changed; only policies are put again."""
         try:
             for path in paths:
                 self._directory.take(await self._directory.fetch_entity(path))
@@ -172,7 +175,7 @@ class Reconciler:
             self._state.management = str(error)
 
     async def _provide(self, found: model.Namespace) -> None:
-        """Make what definitions need that no bridge has written; a conflict stops no other."""
+        """Make the missing resources of changed entities; a conflict of one stops no other."""
         incomplete, self._incomplete = self._incomplete, set()
         for entity in changed(self._provided, found, incomplete):
             try:
@@ -185,7 +188,7 @@ class Reconciler:
         self._provided = found
 
     async def _provide_one(self, path: str, incomplete: Container[str]) -> None:
-        """Make what an entity needs, under its change lock: it may have been deleted meanwhile."""
+        """Make an entity's resources under its change lock, unless it was deleted meanwhile."""
         async with self._administration().alone(front_path(path)):
             now = await self._directory.fetch_entity(path)
             wanted = [

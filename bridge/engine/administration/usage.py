@@ -1,8 +1,8 @@
-"""What this bridge's clients use of temporary entities: told to the entities' leaders.
+"""Reports to the leaders of temporary entities that clients of this bridge use the entities.
 
-Sends pass the leader; this is about receivers, settlement, renewal and browsing. An open receiver
-is use as long as it is open. When to tell is `machine.use_reports`'s rule; a word goes through the
-entity's inbox, so that it reaches whoever leads, or leads next.
+A leader sees sends itself; reports are about receivers, settlement, renewal and peeks. An open
+receiver is use as long as it is open. `machine.use_reports` decides when to report. A report is
+published to the entity's inbox, so the present or the next leader gets it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bridge.topology import names
 from bridge.wire import envelope
 
 TICK_S = 1.0
-"""So often open receivers are noted, and what could not be told is tried again."""
+"""The time between two notes of open receivers, and between attempts of a failed report."""
 
 _RANDOM_BYTES = envelope.IDENTITY_BYTES - 6
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Usage:
-    """Notes uses, tells leaders, and answers when it is asked.
+    """Notes uses, reports them to leaders, and answers other bridges about them.
 
     Args:
         open_paths: returns the entities that have open receivers (lower case).
@@ -57,7 +57,7 @@ class Usage:
         self._wake = asyncio.Event()
 
     def follow(self, namespace: model.Namespace) -> None:
-        """Learn which entities are temporary."""
+        """Take over which entities are temporary from changed definitions."""
         self._watched = {
             each.path.lower(): (key_of(each), front.path.lower())
             for front in model.send_entities(namespace)
@@ -69,22 +69,22 @@ class Usage:
             self._wake.set()
 
     def note(self, path: EntityPath) -> None:
-        """Take note that a client uses an entity, or its dead-letter sub-queue."""
+        """Note that a client uses an entity, or its dead-letter sub-queue."""
         if self._watched:
             self._note(path.key)
 
     def answer(self, paths: Sequence[str], find: Callable[[str], model.Entity | None]) -> list[int]:
         """Return two numbers for each entity, for another bridge.
 
-        How long ago clients of this bridge used it (ms; -1: never), and whether it is refused here:
-        it is not there as `find` knows, or is being deleted.
+        The first is the time since clients of this bridge used the entity (ms; -1: never). The
+        second is 1 when this bridge refuses the entity: `find` returns none, or one being deleted.
         """
         self._note_open()
         pairs = ((self._age_ms(path), int(_is_refused(find(path)))) for path in paths)
         return [number for pair in pairs for number in pair]
 
     async def run(self) -> None:
-        """Tell, until cancelled."""
+        """Report uses until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -113,7 +113,7 @@ class Usage:
             self._wake.set()
 
     def _note_open(self) -> None:
-        """Take note of receivers: of those too that were closed since the last time."""
+        """Note uses by open receivers, and by those that were closed since the last call."""
         open_paths = set(self._open_paths())
         for path in open_paths | self._were_open:
             self._note(path)

@@ -1,1 +1,1 @@
-"""Browse: what is in an entity, without taking any of it."""
+"""Browse: peek an entity's messages; no message is taken from its queue."""

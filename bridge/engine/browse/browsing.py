@@ -1,10 +1,10 @@
-"""Browse: what is in an entity, from a sequence number on, without asking for any of it.
+"""Browse: peek an entity's messages from a sequence number on; no message leaves a queue.
 
-Three sources, each in the order of numbers, are merged to one page:
+A page merges three sources by sequence number:
 
-    active      read from the journal; those that have left the queue are passed over
-    moved       dead letters, deferred messages, and those put back with changes, as they are now
-    scheduled   the index of the entity's sequencer names them, the journal has them
+    active      the journal, without the messages that have left the queue
+    moved       dead letters, deferred messages, and messages put back with changes, as they are now
+    scheduled   the numbers come from the sequencer's index, the messages from the journal
 """
 
 from __future__ import annotations
@@ -38,39 +38,39 @@ from bridge.wire.sessions import session_id_in
 from bridge.wire.stamp import read_waiting
 
 COUNT_MAX = 250
-"""So many messages Azure returns at most."""
+"""The most messages of one peek, as Azure has it."""
 
 PAGE_BYTES_MAX = 1 << 20
-"""A page with more is cut short, but for its first message."""
+"""The most bytes of a page; its first message may be larger."""
 
 PREFETCH = 64
-"""So many entries are on their way at a time: 16 MiB of messages of 256 KiB."""
+"""The most entries on their way at a time: 16 MiB of messages of 256 KiB."""
 
 NEAR = 64
-"""Moved messages so near to each other are read at once."""
+"""The largest distance in offsets of moved messages that one read covers."""
 
 SESSION_READ_MAX = 5_000
-"""So many scheduled or moved messages are looked through at a time for those of a session."""
+"""The scheduled or moved messages that are searched at a time for a session's messages."""
 
 _ABSENT: FieldValue = ("V", None)
 
 Waiting = Callable[[str, int, int], Awaitable[list[int]]]
-"""Names the scheduled messages of an entity: from a number on, so many at most."""
+"""Returns the numbers of an entity's scheduled messages, from a number on, up to a count."""
 
 Named = Callable[[int, int], Awaitable[list[int]]]
-"""Names the messages of a source: from a number on, so many at most."""
+"""Returns the numbers of a source's messages, from a number on, up to a count."""
 
 Read = Callable[[list[int]], Awaitable[None]]
-"""Adds messages of a source to a page, by their numbers; some of them may not be there."""
+"""Adds the messages of a source with these numbers to a page; some of them may not exist."""
 
 
 class Browsing:
     """Answers peeks.
 
     Args:
-        waiting: names what is scheduled.
-        held: counts what the bridges hold.
-        on_first: called with an entity that nobody has peeked before.
+        waiting: returns the numbers of an entity's scheduled messages.
+        held: counts the messages of an entity that bridges and clients hold unacked.
+        on_first: called with the path of an entity at its first peek.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class Browsing:
 
     @property
     def hidden(self) -> dict[str, int]:
-        """How many messages of an entity that was peeked have left its journal; without zeros."""
+        """By entity: messages in its queue but no more in its journal. Peeked entities only."""
         found = {view.entity.path: explaining.hidden for view, explaining in self._views.values()}
         return {path: count for path, count in found.items() if count}
 
     def follow(self, namespace: model.Namespace) -> None:
-        """The definitions have changed: what is known of an entity that is gone is forgotten."""
+        """Forget the views of entities that the changed definitions no longer contain."""
         for key in self._views.keys() - {
             each.path.lower() for each in model.receive_entities(namespace)
         }:
@@ -114,10 +114,10 @@ class Browsing:
     ) -> list[Received]:
         """Return messages from a sequence number on, in the order of their numbers.
 
-        One that asks for none has what was settled told from now on.
+        A peek with a count of 0 only makes the settled streams: bridges write to them from now on.
 
         Raises:
-            ServerBusy: RabbitMQ does not tell now.
+            ServerBusy: RabbitMQ does not answer now.
         """
         page = _Page(min(count, COUNT_MAX), session_id)
         try:
@@ -190,7 +190,7 @@ class Browsing:
         await view.journal.scan(numbers.next_active(start), take, prefetch=page.prefetch)
 
     async def _whole(self, page: _Page, view: BrowseView, start: int) -> None:
-        """Read the whole journal of a partitioned queue: its numbers stand there in turns."""
+        """Read the whole journal of a partitioned queue: it is not in the order of its numbers."""
         waiting = set(await self._waiting(view.entity.path, start, SESSION_READ_MAX))
         numbers, now = view.active.numbers, now_ms()
 
@@ -212,7 +212,7 @@ class Browsing:
         )
 
     async def _moved(self, page: _Page, view: BrowseView, numbers: list[int], start: int) -> None:
-        """Add messages of the moved stream, those of the lowest numbers first."""
+        """Add messages of the moved stream, lowest numbers first."""
         there = sorted(numbers)
 
         async def named(start: int, limit: int) -> list[int]:
@@ -245,8 +245,8 @@ class Browsing:
                 self._connections, stream, at(last), take, prefetch=prefetch, may_be_empty=True
             )
             if not count:
-                return  # nothing stands there, or behind it
-            # What was passed has left the stream, and is not shown.
+                return  # the stream has no entry at this offset or behind it
+            # Messages at offsets that were passed are no more in the stream: they are not shown.
             offsets = {each: number for each, number in offsets.items() if each > last}
 
     async def _scheduled(self, page: _Page, path: str, scan: JournalScan, start: int) -> None:
@@ -268,7 +268,12 @@ class Browsing:
 
 
 async def _read_on(page: _Page, start: int, named: Named, read: Read) -> None:
-    """Read what is named from a number on, until some of it is found or none is left."""
+    """Read the messages of a source from a number on, until the page has one or none is left.
+
+    Args:
+        named: returns the source's next numbers.
+        read: adds the messages with these numbers to the page.
+    """
     limit = page.count if page.session_id is None else SESSION_READ_MAX
     while numbers := await named(start, limit):
         await read(numbers)
@@ -277,12 +282,12 @@ async def _read_on(page: _Page, start: int, named: Named, read: Read) -> None:
         if page.has_up_to(numbers[-1]):
             page.end_at(numbers[-1])
             return
-        # They are gone, or of other sessions: an empty page would say that nothing is behind them.
+        # These messages are gone, or of other sessions. An empty page would end the client's peeks.
         start, limit = numbers[-1] + 1, max(limit, COUNT_MAX)
 
 
 class _Page:
-    """What is found, of which the lowest numbers are returned."""
+    """The messages that the sources have given; `result` returns those of the lowest numbers."""
 
     def __init__(self, count: int, session_id: str | None) -> None:
         self.count = count
@@ -292,38 +297,38 @@ class _Page:
         self._end: int | None = None
 
     def end_at(self, number: int) -> None:
-        """A source may have more behind this number: so the page ends there."""
+        """End the page at this number: a source may have more messages behind it."""
         self._end = number if self._end is None else min(self._end, number)
 
     def has_up_to(self, number: int) -> bool:
-        """Whether something is found up to a number, or the page ends before it."""
+        """Return whether the page has a message up to this number, or ends at or before it."""
         is_over = self._end is not None and self._end <= number
         return is_over or any(each <= number for each in self._found)
 
     @property
     def prefetch(self) -> int:
-        """How many entries are read at a time."""
+        """The prefetch of a read for this page."""
         return PREFETCH if self.session_id is not None else min(self.count + 4, PREFETCH)
 
     @property
     def is_full(self) -> bool:
-        """Whether a source has given enough."""
+        """Whether the page has enough messages, or more bytes than `PAGE_BYTES_MAX`."""
         return len(self._found) >= self.count or self._bytes > PAGE_BYTES_MAX
 
     def add(self, received: Received) -> None:
-        """Take a message, if it is of the session that is asked for."""
+        """Add a message, unless the peek is for another session."""
         record = received.record
         wanted = self.session_id
         if wanted is not None and session_id_in(record.properties.headers or {}) != wanted:
             return
         self._found[received.sequence_number] = received
         self._bytes += len(record.body) + 500
-        if len(self._found) > 2 * self.count + 100:  # the others cannot be on the page
+        if len(self._found) > 2 * self.count + 100:  # higher numbers cannot be on the page
             for number in sorted(self._found)[self.count :]:
                 del self._found[number]
 
     def result(self) -> list[Received]:
-        """Return the page."""
+        """Return the page's messages in the order of their numbers."""
         found: list[Received] = []
         size_bytes = 0
         for number in sorted(self._found)[: self.count]:
@@ -339,7 +344,7 @@ class _Page:
 def _received(
     entry: Entry, reader: Reader | None, number: int, place: Place | None = None
 ) -> Received:
-    """Return a message as a gateway sees it; a TTL that only the entity gives is not shown."""
+    """Return a message for a gateway; `time_to_live_ms` is only the message's own TTL."""
     properties = entry.properties
     table = _stored(properties)
     if reader is not None:
@@ -372,7 +377,7 @@ def _scheduled(entry: Entry, number: int) -> Received:
 
 
 def _stored(properties: Properties) -> Table:
-    """Return a message's headers without those that a stream adds."""
+    """Remove the header that a stream adds; return the message's headers."""
     table = properties.headers or {}
     table.pop(OFFSET, None)
     return table

@@ -1,10 +1,10 @@
-"""What nobody has told of, found by RabbitMQ's own count of what is left.
+"""Settled numbers that no process wrote to a settled stream, found by RabbitMQ's message counts.
 
-Numbers are missing in the settled stream that were settled before anybody peeked, by a bridge that
-was killed within 50 ms, or by a native consumer. Then RabbitMQ has fewer messages than are not
-known to be gone, and the oldest of these are the ones that are gone: the journal is read back until
-as many are found as RabbitMQ has. What is found so is never written down: a count may be wrong for
-a while (RabbitMQ 3.10 counts nothing while it reads a queue's log), and is made again.
+The settled stream lacks numbers that were settled before the first peek, by a bridge that was
+killed within 50 ms, or by a native consumer. RabbitMQ then counts fewer messages than the view has
+unsettled numbers. The oldest of these are taken as gone: the journal is read backwards until as
+many messages are found as RabbitMQ counts. The result is never written to a stream: a count may be
+wrong for a while (RabbitMQ 3.10 counts nothing while it reads a queue's log). It is counted again.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from bridge.topology import names
 from bridge.topology.shards import active_queues
 
 LOOK_S = 1.0
-"""So often counts are looked at, while somebody peeks."""
+"""The shortest time between two comparisons of counts; only peeks compare them."""
 
 QUIET_S = 0.1
-"""Two equal counts so far apart are taken for exact."""
+"""The time between two counts that are taken as exact if they are equal."""
 
 MARGIN = 100
-"""Where messages come and go, so many more than were counted may be there."""
+"""The extra messages that may exist beyond a count while messages come and go."""
 
 PATIENCE_S = 10.0
-"""So long a peek waits for the journal to be read back; then it answers with what is known."""
+"""The longest wait of a peek for the journal's reading; then it answers by the known numbers."""
 
 Held = Callable[[str], Awaitable[list[int]]]
-"""Counts what the bridges hold of an entity: active, dead, deferred."""
+"""Counts an entity's messages that bridges and clients hold: active, dead, deferred."""
 
 log = logging.getLogger(__name__)
 
@@ -53,13 +53,13 @@ class _Counts(NamedTuple):
 
 
 class Explaining:
-    """Finds what is gone of one entity.
+    """Finds the messages of one entity that are gone, though no process wrote their numbers.
 
     Args:
-        held: counts what the bridges hold.
+        held: counts the messages of an entity that bridges and clients hold unacked.
 
     Attributes:
-        hidden: how many messages RabbitMQ has that the journal has no more: no peek shows them.
+        hidden: the count of messages in the queue but no more in the journal: no peek shows them.
     """
 
     def __init__(self, view: BrowseView, connections: ConsumerConnections, held: Held) -> None:
@@ -72,7 +72,7 @@ class Explaining:
         self.hidden = 0
 
     async def look(self) -> None:
-        """Compare the counts, unless that was done just now; wait a while for what follows."""
+        """Compare the counts, at most once in `LOOK_S`; wait up to `PATIENCE_S` for the result."""
         now_s = asyncio.get_running_loop().time()
         if self._task is None or self._task.done():
             if now_s - self._looked_s < LOOK_S:
@@ -103,14 +103,14 @@ class Explaining:
             return
         margin = await self._margin(counts)
         if margin and self._difference is not None:
-            return  # it is known but for what happens just now
+            return  # a result exists, and messages come and go: keep it until all is quiet
         floor = await self._read_back(first, last, counts.active + margin)
         view.active.numbers.floor = 0 if floor is None else floor
         unsettled = view.active.numbers.unsettled(first, last)
         self._difference = unsettled - counts.active if not margin else None
 
     def _note_hidden(self, count: int) -> None:
-        """Say how many messages have left the journal, when that has changed much."""
+        """Note `hidden`; log it when it has more than doubled, or is at most half of before."""
         before, self.hidden = self.hidden, max(count, 0)
         if self.hidden and not before // 2 < self.hidden <= 2 * before:
             path = self._view.entity.path
@@ -128,7 +128,7 @@ class Explaining:
         return _Counts(active, dead, deferred, last)
 
     async def _margin(self, before: _Counts) -> int:
-        """Return how many more messages may be there than were counted: none when all is quiet."""
+        """Return how many more messages than counted may exist; 0 when no count changes."""
         await asyncio.sleep(QUIET_S)
         await self._view.catch_up()
         bounds = await self._view.journal.bounds()
@@ -138,7 +138,7 @@ class Explaining:
         return abs(after.active - before.active) + abs(after.last - before.last) + MARGIN
 
     def _explain_moved(self, counts: _Counts) -> None:
-        """Dead letters and deferred messages: the newest are there, as many as were counted."""
+        """Take the oldest dead letters and deferred messages beyond RabbitMQ's counts as gone."""
         view = self._view
         view.gone_dead = view.gone_deferred = frozenset()
         view.gone_dead = self._oldest(view.dead_letters(), counts.dead)
@@ -146,12 +146,12 @@ class Explaining:
         view.gone_deferred = self._oldest(aside, counts.deferred)
 
     def _oldest(self, numbers: list[int], count: int) -> frozenset[int]:
-        """Return those that are gone when so many are left."""
+        """Return all numbers but the `count` newest, by their place in the moved stream."""
         by_age = sorted(numbers, key=self._view.places.offset)
         return frozenset(by_age[: max(len(by_age) - count, 0)])
 
     async def _read_back(self, first: int, last: int, count: int) -> int | None:
-        """Return the lowest number that may be there; `None`: any may."""
+        """Return the lowest number that may still be in the queue; `None`: all may be."""
         if not count:
             return last + 1
         view = self._view
@@ -173,7 +173,7 @@ class Explaining:
         return floor
 
     async def _candidates(self, low: int, high: int) -> set[int]:
-        """Return the numbers in a part of the journal that may be there."""
+        """Return the journal's numbers from `low` to `high` that may still be in the queue."""
         view, numbers, now = self._view, self._view.active.numbers, now_ms()
         found: set[int] = set()
 
@@ -182,7 +182,7 @@ class Explaining:
                 return STOP
             table = entry.properties.headers or {}
             if not is_active_entry(table):
-                numbers.active.add(number, number)  # it has never been there
+                numbers.active.add(number, number)  # the message was never in the queue
             elif number not in numbers.active:
                 until_ms = expires_ms(table, view.reader)
                 if until_ms is None or until_ms > now:

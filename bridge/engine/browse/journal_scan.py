@@ -1,8 +1,8 @@
-"""Reading a journal from a sequence number on: finds the place, then hands over what stands there.
+"""Reading a journal from a sequence number on: find the number's offset, then read its entries.
 
-The place is estimated (`machine.anchors`) and corrected by what is read there. It is exact unless
-RabbitMQ and a sequencer failed together: a number that was published again stands behind higher
-ones then, and is found when the read goes on to there.
+The offset is estimated (`machine.anchors`) and corrected by the entries that are read there. It is
+exact unless RabbitMQ and a sequencer failed together: then a number that was published again stands
+behind higher numbers. It is found when the read reaches its second entry.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from bridge.wire.copies import Reader
 from bridge.wire.stamp import read_waiting
 
 FAR = 300
-"""A place so many numbers before the one that is wanted is worth another estimate."""
+"""The distance in numbers from the wanted one above which a new estimate replaces reading on."""
 
 TRUNCATED = 64
-"""A read that begins so far behind what was asked for begins with the oldest entry there is."""
+"""A read that begins more offsets than this behind the requested one has the oldest entry."""
 
 STOP = -1
 
 Take = Callable[[int, Entry], int]
-"""Takes a message; returns the next number that is wanted, or `STOP`."""
+"""Takes a number and its entry; returns the next number that is wanted, or `STOP`."""
 
 
 class _Outcome(Enum):
@@ -43,11 +43,11 @@ class JournalScan:
     """Reads one journal.
 
     Args:
-        reader: of the subscription whose numbers count; `None`: the journal's own.
-        has_entries: whether it is known that the journal has some.
+        reader: the subscription's reader, whose numbers count; `None`: the journal's own numbers.
+        has_entries: whether the journal is known to have entries.
 
     Attributes:
-        end: the highest offset that was read; -1 before there is one.
+        end: the highest offset that was read; -1 before the first.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class JournalScan:
 
     @property
     def has_entries(self) -> bool:
-        """Whether the journal is known to have some: then it is silent if none comes."""
+        """Whether the journal is known to have entries: then a read without any is an error."""
         return self._has_entries or self.end >= 0
 
     async def bounds(self) -> tuple[int, int] | None:
-        """Return the first number that the journal has, and its last; `None`: it has none.
+        """Return the first and the last number of the journal; `None`: it has none.
 
         Raises:
-            BrokerError: the channel ended, or the journal says nothing.
+            BrokerError: the channel ended, or the journal gave no entry in time.
         """
         last = await self._find_last()
         if last is None:
@@ -96,10 +96,10 @@ class JournalScan:
         return self._first, last
 
     async def scan(self, start: int, take: Take, *, prefetch: int = 250) -> None:
-        """Hand over the messages from a number on, until `take` stops or the journal ends.
+        """Give the messages from a number on to `take`, until it stops or the journal ends.
 
         Raises:
-            BrokerError: the channel ended, or the journal says nothing.
+            BrokerError: the channel ended, or the journal gave no entry in time.
         """
         wanted = start
         while wanted != STOP:
@@ -139,13 +139,13 @@ class JournalScan:
                 may_be_empty=may_be_empty,
             )
         except BrokerSilent:
-            # A journal that somebody has deleted, and that was made again, begins anew.
+            # The journal may have been deleted and made again: its offsets begin anew.
             self._anchors.forget()
             self.end, self._first, self._has_entries = -1, None, True
             raise
 
     def see(self, entry: Entry) -> int:
-        """Learn where a message stands; return its number, -1 if it has none."""
+        """Note an entry's offset; return its number, -1 if it has none."""
         self.end = max(self.end, entry.offset)
         number = self._number(entry)
         if number >= 0:
@@ -194,7 +194,7 @@ class JournalScan:
         return max(found, default=None)
 
     async def _is_there(self, number: int) -> bool:
-        """Whether the journal still has its first number."""
+        """Return whether the journal still has the entry of this number, by its known offset."""
         offset = self._anchors.floor(number)
         if offset is None:
             return False
@@ -209,7 +209,11 @@ class JournalScan:
 
 
 class _Read:
-    """One read: whether it began in the right place, and what is wanted of it."""
+    """One read of the journal from one offset; `outcome` says why it ended.
+
+    Attributes:
+        wanted: the lowest number to give to `take` next.
+    """
 
     def __init__(
         self, scan: JournalScan, start: int, wanted: int, take: Take, *, may_estimate: bool

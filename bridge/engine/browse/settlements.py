@@ -1,8 +1,8 @@
-"""Which messages have left a queue, told to whoever browses: numbers, in a stream beside the queue.
+"""Settled numbers: the messages that have left a queue, written for peeks to its `$settled` stream.
 
-Nothing is told before somebody peeks: the stream is made by the first peek (`begin`), and bridges
-find it when they first receive from the queue, or hear of it. From then on each writes what it has
-settled, every `FLUSH_S`; a bridge that is killed has not told its last.
+The first peek makes the stream (`begin`). Other bridges learn of it by a notification, or look for
+it when they first receive from the queue. From then on each bridge writes the numbers that it has
+settled every `FLUSH_S`. A bridge that is killed has not written its last numbers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from bridge.wire.settled import PROPERTIES, entries
 FLUSH_S = 0.05
 
 LOOK_AGAIN_S = 1.0
-"""RabbitMQ is asked again so much later whether there is a stream, when it did not answer."""
+"""The wait before RabbitMQ is asked again whether a settled stream exists."""
 
 UNTOLD_MAX = 1_000_000
-"""So many numbers wait while RabbitMQ takes nothing; more are forgotten."""
+"""The most numbers that wait while RabbitMQ takes no messages; older ones are forgotten."""
 
 _SLICE = 20_000
 
@@ -46,12 +46,12 @@ class _State(Enum):
 
 
 class Record:
-    """What this process has to tell of one queue.
+    """Settled numbers of one queue that this process has not yet written to the settled stream.
 
     Attributes:
-        active: numbers that have left it.
-        deferred: numbers that have left what was set aside of it.
-        known: yields the numbers that are known to be settled.
+        active: numbers of messages that have left the queue.
+        deferred: numbers of its deferred messages that have been settled.
+        known: yields the numbers that this process knows to be settled.
     """
 
     def __init__(self, queue: str) -> None:
@@ -65,28 +65,28 @@ class Record:
 
     @property
     def is_told(self) -> bool:
-        """Whether nothing waits to be told."""
+        """Whether no number waits to be written."""
         return not self.active and not self.deferred
 
     def left_active(self, number: int) -> None:
-        """A message has left its queue."""
+        """Note that a message has left its queue."""
         if self.state is not _State.OFF and number >= 0:
             self.active.append(number)
 
     def left_deferred(self, number: int) -> None:
-        """A deferred message has left its queue."""
+        """Note that a deferred message has been settled."""
         if self.state is not _State.OFF:
             self.deferred.append(number)
 
     def stop(self) -> None:
-        """There is nobody to tell."""
+        """Forget all numbers: the queue has no settled stream."""
         self.state = _State.OFF
         self.active.clear()
         self.deferred.clear()
 
 
 class Settlements:
-    """The records of this process."""
+    """The records of this process, one for each queue of RabbitMQ."""
 
     def __init__(self, connections: ConsumerConnections, sender: Sender) -> None:
         self._connections = connections
@@ -108,17 +108,17 @@ class Settlements:
         return record
 
     def follow(self, namespace: model.Namespace) -> None:
-        """The definitions have changed: of a queue that is gone there is nothing to tell."""
+        """Forget the records of queues that the changed definitions no longer contain."""
         paths = [each.path for each in model.receive_entities(namespace)]
         there = {*map(names.active_queue, paths), *map(names.dead_letter_queue, paths)}
         for queue in self._records.keys() - there:
             self._records.pop(queue).stop()
 
     async def begin(self, queue: str) -> bool:
-        """Make the stream of a queue, unless it is there; return whether it was not.
+        """Make a queue's settled stream, unless it exists; return whether it was made now.
 
         Raises:
-            BrokerError: RabbitMQ does not make it.
+            BrokerError: RabbitMQ does not make the stream.
         """
         is_new = not await is_there(self._connections, names.settled(queue))
         if is_new:
@@ -128,11 +128,11 @@ class Settlements:
         return is_new
 
     def is_told(self, queue: str) -> bool:
-        """Whether somebody has peeked, for all that is known here now; once it is looked for."""
+        """Return whether a queue is known to have a settled stream; the first call looks for it."""
         return self.of(queue).state is _State.ON
 
     def hear(self, entity: str) -> None:
-        """Another bridge is the first to peek an entity."""
+        """Write settled numbers of an entity from now on: another bridge has peeked it first."""
         for queue in (names.active_queue(entity), names.dead_letter_queue(entity)):
             self._tasks.start(self._tell_quietly(self.of(queue)))
 
@@ -143,7 +143,7 @@ class Settlements:
             log.warning("settled.untold stream=%s error=%s", record.stream, error)
 
     async def _tell_all(self, record: Record) -> None:
-        """Somebody peeks: tell what is known of a queue, and from now on what happens."""
+        """Write all known settled numbers of a queue, and from now on the new ones."""
         if record.state is _State.ON:
             return
         self._begin_telling(record)
@@ -154,13 +154,13 @@ class Settlements:
         await self._flush(record)
 
     async def flush(self, queue: str) -> None:
-        """Have all that this process knows of a queue in its stream."""
+        """Write the waiting numbers of a queue now, if it has a settled stream."""
         record = self._records.get(queue)
         if record is not None and record.state is _State.ON:
             await self._flush(record)
 
     async def close(self) -> None:
-        """Tell the last."""
+        """Write the last numbers, for at most 1 s a queue, and stop."""
         for record in self._records.values():
             if record.state is _State.ON:
                 with contextlib.suppress(ServiceBusError, BrokerError, TimeoutError):
@@ -171,7 +171,7 @@ class Settlements:
             self._telling.cancel()
 
     async def _look(self, record: Record) -> None:
-        """Find out whether somebody has peeked, before or while this bridge runs."""
+        """Find out whether the queue has a settled stream."""
         looked = partial(is_there, self._connections, record.stream)
         is_on = await retry(looked, wait_s=LOOK_AGAIN_S, retryable=BrokerError)
         if record.state is not _State.UNKNOWN:
@@ -187,7 +187,7 @@ class Settlements:
             self._telling = asyncio.get_running_loop().create_task(self._keep_telling())
 
     async def _keep_telling(self) -> None:
-        """Tell what has left all queues that somebody has peeked, every `FLUSH_S`."""
+        """Write the waiting numbers of all queues with a settled stream, every `FLUSH_S`."""
         while True:
             await asyncio.sleep(FLUSH_S)
             for record in self._records.values():

@@ -1,4 +1,4 @@
-"""A stream that is read again and again, each time what is new."""
+"""Repeated reads of one stream: each read gives the entries that are new since the last one."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class StreamTail:
         self._last: int | None = None
 
     async def catch_up(self) -> None:
-        """Read what is new.
+        """Read the new entries.
 
-        The first time something is written, so that there is an end to wait for.
+        The first call writes an entry, so that the stream is not empty: its end can be awaited.
 
         Raises:
             Unroutable, NotFound: there is no such stream.
-            ServerBusy, BrokerError: RabbitMQ takes or gives nothing now.
+            ServerBusy, BrokerError: RabbitMQ takes or gives no entries now.
         """
         if self._last is None:
             await self._sender.publish(
@@ -48,7 +48,7 @@ class StreamTail:
                 self._connections, self._stream, start, self._on_entry, prefetch=PREFETCH
             )
         except BrokerSilent:
-            self._last = None  # a stream that somebody has deleted may have been made again
+            self._last = None  # the stream may have been deleted and made again
             raise
 
     def _on_entry(self, entry: Entry) -> bool:

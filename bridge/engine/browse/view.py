@@ -1,7 +1,7 @@
-"""What this process knows of one entity for peeks: see `machine.browse`.
+"""The state of one entity for peeks: moved messages and settled numbers; see `machine.browse`.
 
-Kept from one peek to the next, and brought up to date by each: both streams are read from where the
-last peek has left off, so a peek sees all that RabbitMQ had confirmed when it began.
+A view is kept from one peek to the next. Each peek first reads the new entries of the moved stream
+and of the settled streams, so it sees all that RabbitMQ had confirmed before it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from bridge.wire import headers
 from bridge.wire.settled import PROPERTIES, Settled, entries
 
 WRITE_AGAIN_BYTES = 8 << 20
-"""After so many bytes of a settled stream all is written again: RabbitMQ forgets the oldest."""
+"""The bytes read of a settled stream after which all its numbers are written again, since RabbitMQ
+drops the oldest entries."""
 
 OTHERS_TELL_S = 0.3
-"""So long the other bridges have to tell what they know when an entity is peeked first."""
+"""The wait at an entity's first peek for the settled numbers of other bridges."""
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class Side:
 
     Attributes:
         queue: its name.
-        numbers: those that have left it.
+        numbers: the numbers of the messages that have left it.
     """
 
     def __init__(self, queue: str, services: Services) -> None:
@@ -50,7 +51,7 @@ class Side:
         self.is_begun = False
 
     async def begin(self) -> bool:
-        """Have the stream of settled numbers; return whether nobody has peeked before."""
+        """Make the settled stream if needed; return whether this is the queue's first peek."""
         if self.is_begun:
             return False
         is_new = await self._settlements.begin(self.queue)
@@ -58,7 +59,7 @@ class Side:
         return is_new
 
     async def catch_up(self) -> None:
-        """Learn what has left the queue."""
+        """Write this process's settled numbers, then read those of all processes."""
         await self._settlements.flush(self.queue)
         await self._tail.catch_up()
         if self._read_bytes > WRITE_AGAIN_BYTES:
@@ -78,14 +79,14 @@ class Side:
 
 
 class BrowseView:
-    """One queue or subscription.
+    """The view of one queue or subscription.
 
     Attributes:
         entity: its definition.
         active: its active messages.
         dead: its dead letters.
-        places: what was moved.
-        journal: reads the journal.
+        places: the places of its moved messages.
+        journal: reads its journal.
         gone_dead, gone_deferred: moved messages that RabbitMQ does not count any more.
     """
 
@@ -105,11 +106,11 @@ class BrowseView:
 
     @property
     def incarnation(self) -> str:
-        """Which entity of its name it is."""
+        """The entity's incarnation."""
         return incarnation_of(self.entity)
 
     async def begin(self, on_first: Callable[[str], None]) -> None:
-        """Have what is needed; when nobody has peeked before, the others get time to tell."""
+        """Make the settled streams; at the first peek, wait for other bridges to write theirs."""
         async with self._lock:
             new = [await side.begin() for side in (self.active, self.dead)]
             if any(new):
@@ -117,19 +118,19 @@ class BrowseView:
                 await asyncio.sleep(OTHERS_TELL_S)
 
     async def catch_up(self) -> None:
-        """Learn what has happened since the last peek."""
+        """Read the entries of the settled and moved streams that are new since the last peek."""
         async with self._lock:
             tails = (self.active.catch_up(), self.dead.catch_up(), self._moved.catch_up())
             await asyncio.gather(*tails)
 
     def dead_letters(self) -> list[int]:
-        """Return the numbers of the dead letters that are there, in order."""
+        """Return the numbers of the dead letters that are in the queue, in order."""
         gone, left = self.gone_dead, self.dead.numbers.active
         numbers = self.places.numbers(Place.DEAD)
         return [each for each in numbers if each not in gone and each not in left]
 
     def deferred(self, place: Place) -> list[int]:
-        """Return the numbers of what is set aside, of the entity or of its dead letters."""
+        """Return the numbers of the messages deferred from one place: the queue or dead letters."""
         gone, side = self.gone_deferred, self.dead if place is Place.DEAD_DEFERRED else self.active
         numbers, left = self.places.numbers(place), side.numbers.deferred
         return [each for each in numbers if each not in gone and each not in left]

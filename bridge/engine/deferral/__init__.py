@@ -1,1 +1,1 @@
-"""Deferred messages: held until somebody asks for their numbers."""
+"""Deferred messages: kept until a receiver asks for their sequence numbers."""

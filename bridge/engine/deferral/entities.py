@@ -1,4 +1,4 @@
-"""Deferred messages of all entities: had by their sequence numbers only."""
+"""The deferred messages of all entities, which receivers get by sequence number only."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from bridge.wire.basic import Table
 from bridge.wire.deferred import Lock
 
 BODIES_BYTES_MAX = 64 << 20
-"""Bodies of deferred messages that are in memory; others are read again when they are asked for."""
+"""The memory budget of deferred messages' bodies; others are fetched again when asked for."""
 
 
 class Deferral:
-    """What this process has to do with deferred messages."""
+    """Defers messages, and locks deferred ones; a `DeferredQueue` for each entity."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -39,7 +39,7 @@ class Deferral:
         return f"Deferral({self._budget!r}, {list(self._queues.values())})"
 
     async def defer(self, source: Source, holding: HeldMessage, changes: Table) -> None:
-        """Set a message aside; the first of an entity has RabbitMQ's queue made.
+        """Defer a message; the first one of an entity makes the queue in RabbitMQ.
 
         Raises:
             QuotaExceeded: the queue is full.
@@ -49,11 +49,11 @@ class Deferral:
         await self._services.departure.defer(source, holding, changes)
 
     async def prepare(self, queue: model.ReceiveEntity) -> None:
-        """Have RabbitMQ's queue for an entity's deferred messages.
+        """Make the queue for an entity's deferred messages in RabbitMQ, if it is missing.
 
         Raises:
-            QuotaExceeded: it is full.
-            BrokerError: RabbitMQ does not make it now.
+            QuotaExceeded: the queue is full.
+            BrokerError: RabbitMQ does not make the queue now.
         """
         deferred = self._of(queue)
         if deferred.is_full:
@@ -68,27 +68,27 @@ class Deferral:
     async def lock(
         self, queue: model.ReceiveEntity, sub_queue: SubQueue, numbers: Sequence[int]
     ) -> list[Lock]:
-        """Lock all of these messages, wherever they are held, or none.
+        """Lock all messages with these numbers, or none; another bridge may hold them.
 
         Raises:
-            MessageNotFound: one of them is not there, or is locked.
-            ServerBusy, OperationTimeout: RabbitMQ, or the holder, gives no answer.
+            MessageNotFound: one of them does not exist, or is locked.
+            ServerBusy, OperationTimeout: RabbitMQ, or the owner, gives no answer.
         """
         return await self._of(queue).lock(sub_queue, list(numbers))
 
     def show(self, token: UUID) -> bytes:
-        """Return what a lock of this process holds, for another bridge (`wire.deferred`).
+        """Return the encoded message of a lock of this process, for another bridge.
 
         Raises:
-            MessageLockLost: it has ended.
+            MessageLockLost: the lock has ended.
         """
         return show(self.received(token))
 
     def received(self, token: UUID, until_ms: int | None = None) -> Received:
-        """Return what a lock of this process holds.
+        """Return the message of a lock of this process.
 
         Raises:
-            MessageLockLost: it has ended.
+            MessageLockLost: the lock has ended.
         """
         held = self._services.locks.find(token)
         if held is None:
@@ -96,7 +96,7 @@ class Deferral:
         return held[1].received(lock_token=token, locked_until_ms=until_ms, is_deferred=True)
 
     def follow(self, namespace: model.Namespace) -> None:
-        """The definitions have changed."""
+        """Take over changed definitions; close the queues of entities that are no more."""
         there = {each.path.lower(): each for each in model.receive_entities(namespace)}
         for key, deferred in list(self._queues.items()):
             entity = there.get(key)
@@ -107,7 +107,7 @@ class Deferral:
             self._ending.start(deferred.close())
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close all queues: RabbitMQ takes back the messages that are held."""
         closes = (deferred.close() for deferred in self._queues.values())
         await asyncio.gather(*closes, *self._ending, return_exceptions=True)
 

@@ -1,4 +1,4 @@
-"""The deferred messages that this process holds: what settling one of them means."""
+"""The deferred messages that this process holds, and how one of them is settled."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from bridge.topology import names
 
 
 class DeferredMessages:
-    """The deferred messages of an entity, or of its dead-letter sub-queue; see `owner.Owner`.
+    """The deferred messages of an entity or of its dead-letter sub-queue; see `owner.Owner`.
 
     Args:
-        ownership: the channel that they are held on.
+        ownership: the consumer that holds them.
 
     Attributes:
-        path: the entity's, or that of its dead-letter sub-queue.
+        path: the entity's path, or that of its dead-letter sub-queue.
         queue: the entity's definition.
-        resource: the RabbitMQ queue's name.
-        index: those that can be asked for.
-        out: those that are locked or leaving.
+        resource: the name of the RabbitMQ queue.
+        index: the messages that can be asked for.
+        out: the messages that are locked or leaving.
     """
 
     is_deferred = True
@@ -56,32 +56,32 @@ class DeferredMessages:
         return len(self.index) + len(self.out)
 
     def clear(self) -> None:
-        """Forget all: they are held here no more."""
+        """Forget all messages: this process holds them no more."""
         self.out.clear()
         self.index.clear()
 
     def arrived(self, holding: HeldMessage) -> None:
-        """Hold a message that has come, or come again."""
+        """Hold a delivered message, new or fetched again; ack a second copy."""
         second = self.index.arrived(
             holding.identity, holding.number, holding.tag, holding, _size_bytes(holding)
         )
         self._drop(second)
 
     def holds(self, holding: HeldMessage) -> bool:
-        """Whether RabbitMQ still counts on this process to settle a message."""
+        """Return whether a message is still unacked on the channel of this process."""
         return holding.channel is self._ownership.channel
 
     def ack(self, holding: HeldMessage, point: str) -> None:
-        """Settle a message for good."""
+        """Ack a message; `point` is the failpoint behind the ack."""
         holding.channel.consumers.ack(holding.tag)
         reach(point, holding.channel)
 
     def give_back(self, holding: HeldMessage, point: str) -> None:
-        """Defer it again, one more on its count: a message of a new count is a new publish."""
+        """Defer a message again, its delivery count raised by 1: this needs a new publish."""
         self._departure.expire_lock(self, holding)
 
     def release(self, holding: HeldMessage) -> None:
-        """Defer it again as it was."""
+        """Make a message available to the next ask, unchanged and without a publish."""
         self.out.discard(holding)
         second = self.index.put_back(
             holding.identity, holding.number, holding.tag, holding, _size_bytes(holding)
@@ -89,16 +89,16 @@ class DeferredMessages:
         self._drop(second)
 
     def departing(self, holding: HeldMessage) -> None:
-        """A message is about to be handed over, and acked then."""
+        """Do nothing before a hand-over."""
 
     def stayed(self, holding: HeldMessage) -> None:
-        """A message that was about to be handed over was not."""
+        """Do nothing after a failed hand-over."""
 
     def putting_back(self, holding: HeldMessage, generation: int) -> None:
-        """A message is about to be published into the queue again."""
+        """Do nothing before a message is published into the queue again."""
 
     def left(self, holding: HeldMessage, how: Left) -> None:
-        """A message is in the queue no more, or as a later copy."""
+        """Note that a message has left the queue, or was replaced by a later copy."""
         self.out.discard(holding)
         if how is not Left.REPLACED:
             self._record.left_deferred(holding.number)

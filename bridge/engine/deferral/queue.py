@@ -1,8 +1,8 @@
-"""The deferred messages of one entity: RabbitMQ's queue of them, and who owns it.
+"""The deferred messages of one entity: their queue in RabbitMQ, and its owner.
 
-One bridge at a time owns the queue (`ownership`) and holds all of it, unacked, with an index by
-number. Nobody owns it for longer than somebody asks: what nobody asks for waits in RabbitMQ, and no
-consumer timeout ends it.
+One bridge at a time owns the queue (`ownership`). It holds all messages unacked, with an index by
+number. When no receiver asks for a while, the owner gives them back: they wait in RabbitMQ, where
+no consumer timeout applies.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from bridge.wire.basic import FieldValue, Table, python_value, text
 from bridge.wire.deferred import ASK, Lock, decode_locks, encode_ask
 
 IDLE_S = 60.0
-"""How long after the last ask, without a lock, the messages are held."""
+"""The time that the messages are held after the last ask, if none is locked."""
 
 HELD_S = 600.0
-"""How long they are held at most when there is an instant without a lock: a third of the time after
-which RabbitMQ 3.10 closes a channel."""
+"""The time after which the messages are given back at the first instant without a lock: a third of
+the time after which RabbitMQ 3.10 closes a channel."""
 
 REOPEN_S = 0.5
 
 LOST_SETTLE_S = 3.0
-"""So long after a lost channel is replaced, and consumes, what is missing may still come. That was
-not over after `SETTLE_S` once, with a RabbitMQ that started on a busy machine (3.10.8)."""
+"""The time after the replacement of a lost channel in which missing messages may still come. With a
+RabbitMQ 3.10.8 that started on a busy machine, `SETTLE_S` was once too short."""
 
 WHAT = "deferred messages"
 
@@ -65,15 +65,15 @@ MISPLACED_DESCRIPTION = (
 
 
 class DeferredQueue:
-    """What this process has to do with the deferred messages of one entity.
+    """The deferred messages of one entity, as owner of their queue or by asking the owner.
 
     Args:
         queue: the entity's definition.
-        budget: where the bodies that are here are counted.
+        budget: the memory budget of the messages' bodies.
 
     Attributes:
         queue: the entity's definition.
-        resource: the RabbitMQ queue's name.
+        resource: the name of the RabbitMQ queue.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class DeferredQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many messages are held here as may be deferred."""
+        """Whether this process holds as many messages as the queue may have."""
         return self.held >= parts.DEFERRED_MAX
 
     @property
     def held(self) -> int:
-        """How many messages are here, locked ones included."""
+        """The count of messages that this process holds, locked ones included."""
         return sum(map(len, self._messages.values()))
 
     def update(self, queue: model.ReceiveEntity) -> None:
@@ -126,10 +126,10 @@ class DeferredQueue:
             messages.queue = queue
 
     async def declare(self) -> None:
-        """Have the queue: whoever needs it first makes it.
+        """Make the queue in RabbitMQ, if it is missing.
 
-        It is looked for each time: where somebody has deleted it, RabbitMQ would return what is set
-        aside, and the defer would fail.
+        Each call looks for the queue: if it was deleted by hand, RabbitMQ would return the deferred
+        message, and the defer would fail.
         """
         async with self._declaring:
             if self._is_declared and await is_there(self._services.connections, self.resource):
@@ -141,10 +141,10 @@ class DeferredQueue:
             self._is_declared = True
 
     async def lock(self, sub_queue: SubQueue, numbers: list[int]) -> list[Lock]:
-        """Lock all of these messages, whoever owns them, or none.
+        """Lock all messages with these numbers, or none; the owner may be another bridge.
 
         Raises:
-            MessageNotFound: one of them is not there, or is locked.
+            MessageNotFound: one of them does not exist, or is locked.
             ServerBusy, OperationTimeout: RabbitMQ, or the owner, gives no answer.
         """
         self._used_s = asyncio.get_running_loop().time()
@@ -155,7 +155,7 @@ class DeferredQueue:
         return decode_locks(reply.numbers)
 
     async def _stand_by(self) -> None:
-        """Own the queue, or stand ready to: when this returns somebody answers asks."""
+        """Consume the queue, as its owner or standing by: after that it has an owner."""
         if self._is_closing:
             return
         if self._ownership.channel is None:
@@ -170,7 +170,7 @@ class DeferredQueue:
         self._replies.complete_s = self._opened_s + self._settle_s
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Stop consuming: RabbitMQ takes back all messages, and their locks end."""
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
@@ -182,26 +182,26 @@ class DeferredQueue:
             self._clear()
             self._services.locks.lose_channel(channel)
 
-    # What the ownership says (`ownership.Owned`).
+    # Calls of the ownership (`ownership.Owned`).
 
     def became_owner(self) -> None:
-        """Whoever asks is answered when what is asked for is here."""
+        """Do nothing: `reply_to` answers asks as their messages arrive."""
 
     def reply_to(self, ask: Ask) -> bytes | None:
-        """Return the answer to an ask, or `None` while there is none."""
+        """Return the answer to an ask; `None` while its messages are still to come."""
         return self._replies.reply_to(ask)
 
     def refuse(self, delivery: Delivery, error: str) -> None:
-        """Have what cannot be read made a dead letter."""
+        """Make an unreadable message a dead letter."""
         self._refuse(unreadable(delivery, 0), MALFORMED_MESSAGE, error)
 
     def _refuse(self, holding: HeldMessage, reason: str, description: str) -> None:
-        """Have a message made a dead letter that nobody can ask for."""
+        """Make a message that no receiver could ask for a dead letter, and log it as poison."""
         self._services.departure.poison.note("deferred", self.resource, description)
         self._services.departure.refuse(self._messages[SubQueue.NONE], holding, reason, description)
 
     def arrived(self, delivery: Delivery, kind: object, table: Table) -> None:
-        """Hold a message that was set aside."""
+        """Hold a deferred message; a message without a number or sub-queue is refused."""
         holding = read(delivery, 0, can_expire=False)
         holding.failures = holding.generation
         belongs_to = python_value(table.get(headers.DEFERRED, _ABSENT))
@@ -214,7 +214,7 @@ class DeferredQueue:
         self._messages[sub_queue].arrived(holding)
 
     def lost(self, channel: Channel, error: BrokerError) -> None:
-        """RabbitMQ has taken everything back: asks too, for whoever owns the queue next."""
+        """End all locks, and stand by again: RabbitMQ has taken back all messages and asks."""
         self._settle_s = LOST_SETTLE_S
         self._clear()
         self._services.locks.lose_channel(channel)
@@ -224,12 +224,15 @@ class DeferredQueue:
             self._reopening = loop.create_task(self._reopen())
 
     async def _reopen(self) -> None:
-        """Stand ready again: an ask of this bridge's may still be on its way."""
+        """Consume the queue again: an ask of this bridge may still be in it."""
         await asyncio.sleep(REOPEN_S)
         await retry(self._stand_by, wait_s=REOPEN_S, retryable=BrokerError)
 
     def _look(self) -> None:
-        """Let go when nobody has asked for a while."""
+        """Stop consuming after `IDLE_S` without an ask or `HELD_S` in all, or when full.
+
+        While a message is locked or leaving, or an ask waits, the owner keeps consuming.
+        """
         loop = asyncio.get_running_loop()
         self._timer = None
         if self._ownership.channel is None:

@@ -1,4 +1,4 @@
-"""Deferred messages, received by their numbers wherever they are held."""
+"""Receiving deferred messages by sequence number, from whichever bridge holds them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DeferredReceiving:
     """Receives deferred messages.
 
     Args:
-        settle: ends a lock, of whichever bridge.
+        settle: settles a message by its lock token, in any bridge.
     """
 
     def __init__(

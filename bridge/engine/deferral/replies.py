@@ -1,4 +1,4 @@
-"""What the owner of an entity's deferred messages answers: locks, by numbers."""
+"""The answers of a deferred queue's owner: an ask names numbers, the answer has lock tokens."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from bridge.wire.deferred import decode_ask, encode_locks
 from bridge.wire.reply import encode_done, encode_refused
 
 ASK_BYTES_MAX = 64 << 20
-"""What the messages of one ask may weigh together, but for a single one: they make one reply."""
+"""The most bytes of one ask's messages, which make one reply; a single message may be larger."""
 
 
 class Replies:
     """Answers asks.
 
     Args:
-        serve: has the asks that wait answered, as far as that is possible.
+        serve: answers all waiting asks that can be answered.
 
     Attributes:
-        complete_s: when all that is deferred has come here (the loop's clock); what is missing
-            then is not there. After a failure of RabbitMQ an ask may come before its messages.
+        complete_s: the time by which all deferred messages have come (the loop's clock): a message
+            that is missing then does not exist. After a failure of RabbitMQ an ask may come before
+            its messages.
     """
 
     def __init__(
@@ -43,10 +44,10 @@ class Replies:
         self._loop = asyncio.get_running_loop()
 
     def reply_to(self, ask: Ask) -> bytes | None:
-        """Return the answer, or `None` while there is none.
+        """Return the answer to an ask; `None` while its messages are still to come.
 
         Raises:
-            MalformedAsk: it is no ask.
+            MalformedAsk: the ask cannot be read.
         """
         numbers, of_dead_letters = decode_ask(ask.body)
         messages = self._messages[SubQueue.DEAD_LETTER if of_dead_letters else SubQueue.NONE]

@@ -1,1 +1,1 @@
-"""Auto-forwarding: messages of a queue or subscription go on to another entity."""
+"""Auto-forwarding: messages of a queue or subscription are sent on to another entity."""

@@ -1,11 +1,11 @@
-"""Forwards the messages of one queue of RabbitMQ, in order, for as long as it is told to.
+"""The forwarder of one RabbitMQ queue: it publishes the queue's messages to the target, in order.
 
     take -> waiting -> published to the target -> confirmed -> acked
                 |
                 +-- cannot be forwarded: a dead letter of the source; a dead letter waits or is kept
 
-What waits is published in order, and then all of it is waited for. Nothing is given back when a
-publish fails: it is published again, with the same identity, before anything behind it.
+Waiting messages are published in order, then all their confirms are awaited. A message whose
+publish fails is not returned: it is published again, with the same identity, before those behind.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ from bridge.wire.envelope import SILENT_PROPERTIES
 
 ASKED = 64
 HELD = 128
-"""So many messages are asked for at a time, and held when more are asked for; together fewer than a
-target knows when they come again (`machine.forwarded`)."""
+"""The most messages that are asked for at a time, and that are held when more are asked for. Their
+sum is below the number that a target recognizes when they come again (`machine.forwarded`)."""
 
 HELD_BYTES = 32 << 20
-"""Of large messages fewer are held."""
+"""The most bytes of held messages: of large messages fewer are held."""
 
 KEPT_MAX = 1_000
-"""So many dead letters that cannot be forwarded are kept, and those behind them still are."""
+"""The most dead letters that are kept because they cannot be forwarded; those behind them are still
+forwarded."""
 
 RETRY_S = 0.5
 CLOSE_S = 2.0
 
 FindTarget = Callable[[str, bool], Awaitable[model.Entity | None]]
-"""Returns an entity, or `None`; if True is given, as RabbitMQ has it now."""
+"""Returns an entity, or `None`; with True it is read from RabbitMQ now."""
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +57,10 @@ class Forwarder:
     """Forwards one entity's messages, or its dead letters.
 
     Args:
-        find: finds the target.
+        find: returns the target's definition.
 
     Attributes:
-        entity: the source's definition; may be replaced at any time.
+        entity: the source's definition; the owner of this object may replace it at any time.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Forwarder:
         return f"Forwarder({self._path}, {held})"
 
     async def close(self) -> None:
-        """Ask for nothing more, and forward what is here; what cannot be goes back."""
+        """Take back the credit, and forward the held messages; return the others to the queue."""
         self._is_closing = True
         with contextlib.suppress(TimeoutError, BrokerError):
             async with asyncio.timeout(CLOSE_S):
@@ -123,7 +124,7 @@ class Forwarder:
         self._ask()
 
     def _ask(self) -> None:
-        """Have something asked for as long as there is room: then RabbitMQ sends on by itself."""
+        """Keep credit while there is room, so that RabbitMQ delivers without a new request."""
         if self._is_closing or len(self._kept) >= KEPT_MAX or 2 * self._asked > ASKED:
             return
         held = len(self._waiting) + self._in_flight
@@ -132,7 +133,7 @@ class Forwarder:
             self._receiver.add_credit(count)
 
     async def _run(self) -> None:
-        """Forward until closed, and nothing is here any more that goes on now."""
+        """Forward until closed; then until no message is held, or one cannot be forwarded now."""
         is_stuck = False
         while not self._is_closing or (self._waiting and not is_stuck):
             if not self._waiting:
@@ -144,7 +145,7 @@ class Forwarder:
                 await asyncio.sleep(RETRY_S)
 
     async def _pass_on(self) -> bool:
-        """Forward what waits; whether all of it has gone. What must wait on is the first again."""
+        """Forward the waiting messages; return whether all have gone. Others wait on, first."""
         moving: list[asyncio.Task[HeldMessage | None]] = []
         is_over = False
         while self._waiting and not is_over:
@@ -164,7 +165,7 @@ class Forwarder:
                 is_over = True
             self._ask()
         if moving:
-            await asyncio.wait(moving)  # what is under way goes on when this is cancelled
+            await asyncio.wait(moving)  # hand-overs go on when this is cancelled
         failed = [each for task in moving if (each := task.result()) is not None]
         self._waiting.extendleft(reversed(failed))
         self._is_doubtful = self._is_doubtful or bool(failed)
@@ -193,7 +194,7 @@ class Forwarder:
         return target
 
     async def _move(self, holding: HeldMessage, publish: Publish) -> HeldMessage | None:
-        """Hand a message over; return it if that has failed and it is still here."""
+        """Hand a message over; return it if that has failed and it is still held."""
         self._reader.departing(holding)
         acks = ((holding.channel, holding.tag),)
         try:
@@ -213,7 +214,7 @@ class Forwarder:
             self._ask()
 
     def _strand(self, holding: HeldMessage, reason: CannotForward) -> None:
-        """Make a message a dead letter; one that is a dead letter already is kept here."""
+        """Make a message a dead letter; one that is a dead letter already is kept, unacked."""
         log.warning("forward.refused entity=%s reason=%s", self._path, reason)
         if self._is_dead_letter:
             self._kept = [each for each in self._kept if self._reader.holds(each)]

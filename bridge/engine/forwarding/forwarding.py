@@ -1,7 +1,7 @@
-"""What this process forwards: the entities that forward, of those that it leads.
+"""The forwarders of this process: one for each forwarding entity that this process leads.
 
-Whoever numbers the messages of a queue or topic forwards them, too: so there is one forwarder of a
-source at a time, and the order is kept. A leader that ends forwards first what it has at hand.
+The leader of a queue or topic forwards its messages, too: so a source has one forwarder at a time,
+and the order is kept. A leader that ends first forwards the messages that it holds.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class Forwarding:
-    """Keeps the forwarders that there should be.
+    """Starts and ends forwarders, as leadership and definitions change.
 
     Args:
-        make: begins to forward.
+        make: starts and returns a forwarder.
     """
 
     def __init__(self, make: MakeForwarder) -> None:
@@ -41,12 +41,12 @@ class Forwarding:
         return f"Forwarding({len(self._forwarders)} forwarders)"
 
     def lead(self, front: str) -> None:
-        """This process numbers the messages of a queue or topic from now on."""
+        """Forward from a queue or topic: this process is its leader from now on."""
         self._led.add(front.lower())
         self._adjust()
 
     async def leave(self, front: str) -> None:
-        """It does so no longer; returns when it forwards none of them any more."""
+        """Stop forwarding from a queue or topic; wait until its forwarders have ended."""
         self._led.discard(front.lower())
         self._adjust()
         ending = [
@@ -58,7 +58,7 @@ class Forwarding:
             await asyncio.wait(ending)
 
     def follow(self, namespace: model.Namespace) -> None:
-        """The definitions have changed."""
+        """Take over changed definitions: start, change and end forwarders."""
         self._sources = {
             (entity.path.lower(), sub_queue): entity
             for entity in model.receive_entities(namespace)
@@ -74,13 +74,13 @@ class Forwarding:
         self._adjust()
 
     async def close(self) -> None:
-        """Forward nothing more."""
+        """End all forwarders."""
         self._is_closed = True
         self._adjust()
         await asyncio.gather(*self._closing.values(), return_exceptions=True)
 
     def _adjust(self) -> None:
-        """Begin and end what should be."""
+        """Start the missing forwarders, and end those that are not wanted any more."""
         wanted = {
             key: entity
             for key, entity in self._sources.items()

@@ -1,4 +1,4 @@
-"""What a message becomes when it is forwarded, or why it cannot be."""
+"""The envelope of a forwarded message, or the reason why it cannot be forwarded."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _REASONS: dict[type[ServiceBusError], str] = {
     QuotaExceeded: "QuotaExceededException",
     MessageSizeExceeded: "MessageSizeExceededException",
 }
-"""Why a target takes no message -> the name of Azure's exception for it, as a dead letter's reason;
-so Azure names what a filter has failed with."""
+"""A target's refusal -> the name of Azure's exception for it, which is the dead letter's reason, as
+it is in Azure for a filter's error."""
 
 
 class CannotForward(Exception):
     """A message cannot be forwarded.
 
     Attributes:
-        reason, description: those of its dead letter.
-        is_for_good: it is the message that is at fault, and not the target's state.
+        reason, description: the reason and description of its dead letter.
+        is_for_good: whether the fault is the message's, and not the target's state.
     """
 
     def __init__(self, reason: str, description: str, *, is_for_good: bool) -> None:
@@ -55,11 +55,11 @@ class CannotForward(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What messages are forwarded from.
+    """The queue that messages are forwarded from.
 
     Attributes:
-        entity: its definition.
-        is_dead_letter: it is the entity's dead-letter queue.
+        entity: the entity's definition.
+        is_dead_letter: whether the queue is the entity's dead-letter queue.
     """
 
     entity: model.ReceiveEntity
@@ -67,13 +67,13 @@ class Source:
 
     @property
     def key(self) -> bytes:
-        """What names it to a target."""
+        """The source's name at a target."""
         short = short_id(incarnation_of(self.entity))
         return forwarded.source_of(short, is_dead_letter=self.is_dead_letter)
 
 
 def refused(error: ServiceBusError) -> CannotForward:
-    """Return why a target takes nothing, as a dead letter says it."""
+    """Return the reason why a target takes no messages, in a dead letter's words."""
     reason = _REASONS.get(type(error), type(error).__name__)
     return CannotForward(reason, str(error), is_for_good=False)
 
@@ -81,9 +81,9 @@ def refused(error: ServiceBusError) -> CannotForward:
 def envelope_of(
     holding: Message, source: Source, target: model.SendEntity, tier: model.Tier
 ) -> bytes:
-    """Return the envelope by which a message goes on to its target.
+    """Return the envelope that forwards a message to its target.
 
-    It is a new message there, but for its content: the target counts its TTL from then.
+    At the target it is a new message with the same content; its TTL begins there anew.
 
     Raises:
         CannotForward: the target does not take such a message.
@@ -120,9 +120,9 @@ def envelope_of(
 
 
 def _identity_of(key: bytes, holding: Message) -> bytes:
-    """Return the identity of its envelope.
+    """Return the identity of a message's envelope.
 
-    What has none, and no number, may be doubled by a kill.
+    A message without an identity or a number gets a random one: a kill may double it.
     """
     if not holding.is_numbered and not isinstance(holding.identity, bytes):
         return new_identity()
@@ -130,7 +130,7 @@ def _identity_of(key: bytes, holding: Message) -> bytes:
 
 
 def _content(holding: Message, table: Table) -> Record:
-    """Return the message with the TTL that its sender gave it, not with its source's."""
+    """Return a message with the TTL that its sender gave, without the source entity's TTL."""
     kept = dict(table)
     if headers.OWN_TIME_TO_LIVE not in table:
         kept.pop(headers.TIME_TO_LIVE, None)
@@ -138,7 +138,7 @@ def _content(holding: Message, table: Table) -> Record:
 
 
 def _own(holding: Message, source: Source, table: Table, hops: int) -> Table:
-    """Return what the forwarder says of a message."""
+    """Return the headers that the forwarder adds to a message."""
     found: Table = {headers.FORWARDED: forwarded.field(source.key, hops)}
     first = table.get(headers.ENQUEUED_SEQUENCE_NUMBER)
     if first is not None or holding.is_numbered:

@@ -1,1 +1,1 @@
-"""Ownership of what a single active consumer queue stands for: one process has it, others wait."""
+"""Ownership by single active consumer queues: the active consumer owns, the others stand by."""

@@ -1,4 +1,4 @@
-"""How the owner of a queue is asked, through the queue, wherever it is."""
+"""Asks: questions to the owner of a queue, sent through the queue, wherever the owner is."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ FULL_RETRY_S = 0.2
 
 
 async def in_time(stand_by: Callable[[], Awaitable[None]], *, what: str) -> None:
-    """Stand by at a queue, or own it: when this returns somebody answers asks.
+    """Await `stand_by`, within `REPLY_TIMEOUT_S`; its errors become Service Bus's.
 
     Args:
+        stand_by: consumes the queue, so that it has an owner, which answers asks.
         what: the queue's messages, for error texts.
 
     Raises:
-        ServerBusy, OperationTimeout: RabbitMQ does not let it.
+        ServerBusy, OperationTimeout: RabbitMQ refuses, or does not answer in time.
     """
     with _as_service_bus_says(what):
         async with asyncio.timeout(REPLY_TIMEOUT_S):
@@ -35,11 +36,11 @@ async def in_time(stand_by: Callable[[], Awaitable[None]], *, what: str) -> None
 async def ask(sender: Sender, resource: str, table: Table, body: bytes, *, what: str) -> Done:
     """Publish an ask into a queue and return the owner's answer.
 
-    A full queue takes it as soon as its messages have been delivered.
+    A full queue refuses the ask until its messages have been delivered: it is published again.
 
     Raises:
         ServerBusy, OperationTimeout: RabbitMQ, or the owner, gives no answer.
-        ServiceBusError: what the owner refuses it with.
+        ServiceBusError: the owner refuses with this error.
     """
     asking = partial(sender.ask, "", resource, table, body, persistent=True, can_expire=True)
     with _as_service_bus_says(what):

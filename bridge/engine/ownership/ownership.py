@@ -1,9 +1,9 @@
 """The consumer of a single active consumer queue: it stands by, or is the owner.
 
-RabbitMQ names one of all that consume such a queue, and another when that one is gone. It tells
-nobody so: the owner knows by what comes. An ask for the owner goes through the same queue: so it
-comes to whoever that is, behind all that was published there before. An *ownership token* is a
-message that the owner keeps unacked: its successor gets it at once, even when nobody asks.
+RabbitMQ makes one of the queue's consumers the active one, and another one when that is gone. It
+does not tell them: a consumer knows that it is the owner by its first delivery. An ask goes through
+the same queue, so the owner gets it, behind all messages published before. An *ownership token* is
+a message that the owner keeps unacked: its successor gets it at once, even without an ask.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bridge.wire.basic import FieldValue, Properties, Table, python_value
 from bridge.wire.sessions import TOKEN, token_properties
 
 PREFETCH_MAX = 65_535
-"""What basic.qos can say; without it a quorum queue delivers 2,000 (3.10, 4.0, 4.3)."""
+"""The largest prefetch of basic.qos; without it a quorum queue delivers 2,000 (3.10, 4.0, 4.3)."""
 
 LOOK_S = 0.05
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Ask:
-    """A question that came through the queue."""
+    """A question to the owner, delivered through the queue."""
 
     delivery: Delivery
     reply_to: str
@@ -47,50 +47,51 @@ class Ask:
 
     @property
     def body(self) -> bytes:
-        """What is asked."""
+        """The encoded question."""
         return self.delivery.body
 
 
 class Owned(Protocol):
-    """What whoever owns the queue owns: it is told what comes."""
+    """The handler of an ownership's events."""
 
     def became_owner(self) -> None:
-        """Something has come: this process is the owner."""
+        """Handle the first delivery: this process is the owner."""
 
     def lost(self, channel: Channel, error: BrokerError) -> None:
-        """RabbitMQ has taken everything back; nobody stands by here any more."""
+        """Handle the channel's end: RabbitMQ has taken all messages back; nothing consumes now."""
 
     def arrived(self, delivery: Delivery, kind: object, table: Table) -> None:
-        """A message has come that is no ask and no token.
+        """Handle a message that is no ask and no ownership token.
 
         Raises:
-            ValueError: it cannot be read; `refuse` is called then.
+            ValueError: the message cannot be read; `refuse` is called then.
         """
 
     def reply_to(self, ask: Ask) -> bytes | None:
-        """Return the answer to an ask, or `None` while there is none: `serve` asks again.
+        """Return the answer to an ask, or `None` for now: `serve` calls this again.
 
         Raises:
-            ValueError: it cannot be read; `refuse` is called then.
+            ValueError: the ask cannot be read; `refuse` is called then.
         """
 
     def refuse(self, delivery: Delivery, error: str) -> None:
-        """Settle what cannot be read."""
+        """Settle an unreadable message."""
 
 
 class Ownership:
-    """This process as a consumer of the queue.
+    """This process's consumer of the queue.
 
     Args:
-        resource: the queue.
-        route: the connection that it is consumed on.
-        asks: `headers.KIND` of an ask.
+        resource: the queue's name.
+        owned: the handler of events.
+        route: the connection that the queue is consumed on.
+        asks: the header `headers.KIND` of an ask.
         point: the failpoint behind the ack of an ask.
-        prepare: called before it is consumed.
+        prepare: awaited before the queue is consumed.
 
     Attributes:
-        channel: what it is consumed on, or `None`.
-        asked_s: when the last ask came (the loop's clock).
+        channel: the consuming channel, or `None`.
+        asked_s: the time of the last ask (the loop's clock).
     """
 
     def __init__(
@@ -124,25 +125,25 @@ class Ownership:
 
     @property
     def waiting(self) -> int:
-        """How many asks are not answered yet."""
+        """The count of asks that are not answered yet."""
         return len(self._asks)
 
     async def stand_by(self) -> None:
-        """Consume the queue, unless that is so.
+        """Consume the queue, unless it is consumed already.
 
         Raises:
-            BrokerError: RabbitMQ does not let it.
+            BrokerError: RabbitMQ refuses the channel or the consumer.
         """
         if self._opening is None and self.channel is None:
             self._opening = asyncio.get_running_loop().create_task(self._open())
             self._opening.add_done_callback(self._opened)
         if self._opening is not None:
-            await asyncio.shield(self._opening)  # whoever is cancelled is not the only one
+            await asyncio.shield(self._opening)  # other callers may wait for it, too
 
     def _opened(self, opening: asyncio.Task[None]) -> None:
         self._opening = None
         if not opening.cancelled():
-            opening.exception()  # perhaps nobody waits any more
+            opening.exception()  # all callers may have been cancelled
 
     async def _open(self) -> None:
         if self._prepare is not None:
@@ -158,7 +159,7 @@ class Ownership:
             if self.channel is channel:
                 self._release()
             raise
-        if self.channel is not channel:  # it has left meanwhile
+        if self.channel is not channel:  # `leave` or `close` was called meanwhile
             channel.abandon()
             return
         channel.on_closed = partial(self._on_closed, channel)
@@ -166,13 +167,13 @@ class Ownership:
             self._on_closed(channel, channel.close_reason)
 
     def leave(self) -> None:
-        """Stand by no more; what was held goes to the next owner."""
+        """Stop consuming at once; the next owner gets all unacked messages."""
         channel = self._release()
         if channel is not None:
             channel.abandon()
 
     def close(self) -> Coroutine[None, None, None]:
-        """Stand by no more, from the call on; done when RabbitMQ has applied what was acked."""
+        """Stop consuming from the call on; the coroutine waits until RabbitMQ has applied acks."""
         return self._closed(self._release())
 
     async def _closed(self, channel: Channel | None) -> None:
@@ -183,10 +184,10 @@ class Ownership:
                 log.info("ownership.unclosed queue=%s error=%s", self.resource, error)
 
     async def catch_up(self) -> None:
-        """Return when all that the queue has for its owner, this process, has come.
+        """Wait until all messages of the queue have come to this process, its owner.
 
-        A channel answers behind what it has delivered. A queue that gives no answer in time is said
-        to be empty, and without consumers (docs/rabbitmq-faults.md: empty-when-dead).
+        A channel answers behind its deliveries. RabbitMQ reports a queue that does not answer in
+        time as empty and without consumers (docs/rabbitmq-faults.md: empty-when-dead).
 
         Raises:
             BrokerError: RabbitMQ does not answer.
@@ -199,12 +200,12 @@ class Ownership:
             await asyncio.sleep(LOOK_S)
 
     def keep_token(self) -> None:
-        """Have a token in the queue, for the next owner."""
+        """Put an ownership token into the queue, unless this process holds one."""
         if self._token is None:
             self._putting = asyncio.get_running_loop().create_task(self._put_token())
 
     def serve(self) -> None:
-        """Answer what can be answered, in order."""
+        """Answer the waiting asks that can be answered, in order."""
         for ask in list(self._asks):
             try:
                 reply = self._owned.reply_to(ask)
@@ -218,7 +219,7 @@ class Ownership:
 
     def _on_delivery(self, delivery: Delivery) -> None:
         if delivery.channel is not self.channel:
-            return  # it goes back: this process has left
+            return  # this process has left: RabbitMQ takes the message back
         try:
             properties = Properties.decode(delivery.properties)
             table = properties.headers or _NO_HEADERS
@@ -244,14 +245,14 @@ class Ownership:
     def _answer(self, ask: Ask, reply: bytes) -> None:
         try:
             self._sender.answer(ask.reply_to, ask.correlation_id, reply)
-        except (BrokerError, ServiceBusError) as error:  # whoever asks asks again
+        except (BrokerError, ServiceBusError) as error:  # the asker tries again
             log.warning("ownership.unanswered queue=%s error=%s", self.resource, error)
         ack(ask.delivery.channel, ask.delivery.tag, self._point)
 
     async def _put_token(self) -> None:
         try:
             await self._sender.publish("", self.resource, token_properties(), b"")
-        except (BrokerError, ServiceBusError) as error:  # the next owner hears of it when asked
+        except (BrokerError, ServiceBusError) as error:  # the next owner's first ask tells it
             log.info("ownership.no_token queue=%s error=%s", self.resource, error)
 
     def _on_closed(self, channel: Channel, error: BrokerError) -> None:
@@ -270,6 +271,6 @@ class Ownership:
 
 
 def ack(channel: Channel, tag: int, point: str) -> None:
-    """Settle a message of an ownership queue."""
+    """Ack a message of an ownership queue; `point` is the failpoint behind the ack."""
     channel.consumers.ack(tag)
     reach(point, channel)

@@ -1,4 +1,4 @@
-"""What readers, owners and whoever browses are built on."""
+"""The engine's parts that queue readers, owners and peeks are built on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Services:
     """The parts of the engine that own, lock, publish and count for every entity.
 
     Attributes:
-        on_missing: called with an entity's path when a queue of it is not there.
+        on_missing: called with an entity's path when one of its queues is missing.
     """
 
     connections: ConsumerConnections

@@ -1,1 +1,1 @@
-"""Receiving: demand, and the queues of RabbitMQ that meet it."""
+"""Receiving: receivers with credit, and the queues of RabbitMQ that messages are fetched from."""

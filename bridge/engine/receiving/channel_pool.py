@@ -1,18 +1,18 @@
-"""The channels that one queue is received on; RabbitMQ has faults with several consumers on one.
+"""The channels that one queue is received on: RabbitMQ has faults with several consumers on one.
 
-docs/rabbitmq-faults.md has both: consumed-twice (4.3), returns-order (before).
+docs/rabbitmq-faults.md has both faults: consumed-twice (4.3), returns-order (before 4.3).
 
-**Since 4.3, in a cluster.** A channel that consumes twice may lose all.
-When a channel's node dies, the leader of a quorum queue hears that it is gone, and once more for
-each consume (or get) of this channel that was still on its way. After the second time RabbitMQ
-4.3.6 does not know the channel's consumers as disconnected any more: what they hold stays with them
-until the queue has another leader (`update_consumer_status` in `rabbit_fifo`). The leader does not
-watch a channel yet whose only consume is on its way, so it hears of that one once.
+**Since 4.3, in a cluster.** A channel that consumes twice may lose all its messages.
+When a channel's node dies, the leader of a quorum queue is told that the channel is gone, and again
+for each consume (or get) of this channel that was still on its way. After the second time RabbitMQ
+4.3.6 no longer knows the channel's consumers as disconnected: they keep their messages until the
+queue has another leader (`update_consumer_status` in `rabbit_fifo`). A channel whose only consume
+is on its way is not watched yet, so the leader is told of it once.
 
-**Before 4.3, on one node.** When a channel ends, a quorum queue gives back what its consumers held
-(each unsettled get is one) in the order of an Erlang map. Above 32 keys that order is another one
-when the queue reads its log again after a restart: from then on acks are other messages', so
-settled ones come again and others are lost. With pika alone, 60 gets of one channel, closed,
+**Before 4.3, on one node.** When a channel ends, a quorum queue returns its consumers' messages
+(each unsettled get is a consumer) in the order of an Erlang map. Above 32 keys that order differs
+when the queue reads its log again after a restart. From then on acks hit other messages: settled
+messages come again, and others are lost. With pika alone, 60 gets of one channel, closed,
 consumed again, 30 acked, RabbitMQ killed: of the 30 others 13 were lost on 3.10.8 (each time some,
 4.0.5 too). With 60 channels of one get each: none (3 of 3). Such a channel is used again: it has
 one consumer at a time.
@@ -32,10 +32,10 @@ from bridge.broker.errors import BrokerError, NotFound
 from bridge.broker.retry import retry
 
 REOPEN_S = 0.5
-"""Between two attempts to have a channel, when RabbitMQ closes it again and again."""
+"""The time between two attempts to open a channel."""
 
 RETIRE_S = 1.0
-"""How long a channel stays when all that came on it is settled: a queue that elects a leader loses
+"""The time that a channel stays open after its last settlement: a queue that elects a leader loses
 the acks that it has not applied when their channel ends."""
 
 log = logging.getLogger(__name__)
@@ -43,11 +43,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ChannelLimits:
-    """How many channels a queue has.
+    """The limits of a queue's channels.
 
     Attributes:
-        own_max: channels of one consumer each; above that, all are on the main channel.
-        idle_max: so many of them are kept for the next consumer when all is settled that came.
+        own_max: the most channels of one consumer each; more consumers share the main channel.
+        idle_max: the most such channels that are kept, all their messages settled, for reuse.
     """
 
     own_max: int
@@ -55,26 +55,26 @@ class ChannelLimits:
 
 
 SHARED = ChannelLimits(own_max=0, idle_max=0)
-"""All on the main channel: since 4.3 on one node; before, in a cluster, where they are few."""
+"""All consumers on the main channel: since 4.3 on one node; before 4.3 in a cluster, with few."""
 
 REUSED = ChannelLimits(own_max=500, idle_max=16)
-"""Before 4.3 on one node. Each takes memory of RabbitMQ's, and some 120 were seen."""
+"""Before 4.3 on one node. Each channel takes memory in RabbitMQ; some 120 were seen."""
 
 SPENT = ChannelLimits(own_max=500, idle_max=0)
 """Since 4.3 in a cluster."""
 
 
 class ChannelPool:
-    """The channels of one queue. All are there, or none is: what one has lost, all have.
+    """The channels of one queue; when one of them ends, all are ended.
 
     Args:
-        resource: the queue.
-        route: where a channel is had.
-        on_lost: called with them when all that came on them is lost.
-        on_ready: called when something can be fetched again.
+        resource: the queue's name.
+        route: opens channels.
+        on_lost: called with the ended channels: RabbitMQ has taken back all their messages.
+        on_ready: called when messages may be fetched again.
 
     Attributes:
-        main: what asks the queue, and what consumers without a channel of their own are on; `None`
+        main: the channel for declares, and for consumers without a channel of their own; `None`
             while there is no connection.
     """
 
@@ -104,7 +104,7 @@ class ChannelPool:
 
     @property
     def can_fetch(self) -> bool:
-        """Whether a consumer may begin."""
+        """Whether a consumer may begin: connected, and no message is on its way back."""
         return self.main is not None and not self._returning
 
     @property
@@ -113,7 +113,7 @@ class ChannelPool:
         return bool(self._own)
 
     def open_soon(self, wait_s: float = 0) -> None:
-        """Open the main channel, unless it is open."""
+        """Open the main channel after `wait_s`, unless it is open or opening."""
         if self.main is None and self._opening is None and not self._is_closing:
             loop = asyncio.get_running_loop()
             self._opening = loop.create_task(self._open(wait_s))
@@ -134,7 +134,7 @@ class ChannelPool:
         return channel
 
     def retire(self, channel: Channel) -> None:
-        """A channel brings nothing more: it is free when all that came on it is settled."""
+        """Free a channel without a consumer, once all its messages are settled."""
         if channel not in self._own:
             return
         if channel.consumers.outstanding:
@@ -143,18 +143,22 @@ class ChannelPool:
             self._free(channel)
 
     def returned(self, channel: Channel) -> None:
-        """A message goes back on this channel: on another one nothing may come before it."""
+        """Note a return on a channel.
+
+        With channels of one consumer each, `can_fetch` is false until RabbitMQ has handled the
+        return: newer messages on another channel would overtake the message.
+        """
         if self._own:
             self._returning += 1
             channel.barrier().add_done_callback(self._on_returned)
 
     def give_up(self) -> None:
-        """The queue was deleted and made anew: what came on them is lost, and others are opened."""
+        """End all channels and open a new one: the queue was deleted and made again."""
         if self.main is not None:
             self._on_closed(NotFound(text="the queue was made anew"))
 
     async def close(self) -> None:
-        """Close the channels; what came on them goes back to its queue."""
+        """Close all channels: RabbitMQ takes back their unacked messages."""
         self._is_closing = True
         if self._opening is not None:
             self._opening.cancel()
@@ -185,7 +189,7 @@ class ChannelPool:
         log.info("reader.unopened entity=%s error=%s", self._resource, error)
 
     def _on_closed(self, error: BrokerError) -> None:
-        """RabbitMQ has taken back what one of them held: give the others up, too."""
+        """End all channels after one has ended, and open a main channel again."""
         lost = [*self._own] if self.main is None else [self.main, *self._own]
         self.main = None
         self._own.clear()

@@ -1,7 +1,7 @@
-"""The consuming connections: a pool for the queues that are received from, and one beside them.
+"""The consuming connections: a pool for receiving from queues, and an extra connection.
 
-The one beside them has this bridge's own queue, and declares. It asks no queue that could be dead,
-so it, and with it the name that locks have, outlasts the others.
+The extra connection consumes this bridge's own queue, and declares. It consumes no queue that could
+be dead, so it outlasts the others, and the name in lock tokens lasts with it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from bridge.broker.reconnect import keep_connected
 
 
 class ConsumerConnections:
-    """The connections that messages come in on; they come back when they are lost.
+    """The connections that messages come in on; lost ones are opened again.
 
     Args:
-        on_up: called with the connection whenever there is a new one, before any source uses it.
+        on_up: awaited with each new extra connection, before it is used otherwise.
 
     Attributes:
         pool: the connections that queues are received from.
-        lost: why there is no connection, else `None`.
+        lost: the reason why there is no extra connection, else `None`.
+        ready: set while there is an extra connection.
     """
 
     def __init__(
@@ -57,11 +58,11 @@ class ConsumerConnections:
             await self.pool.close()
 
     def route(self, queue: str) -> Route:
-        """Return the way to a queue that messages come from."""
+        """Return the route that opens channels for receiving from a queue."""
         return self.pool.route(queue)
 
     async def channel(self) -> Channel:
-        """Open a channel that asks no queue for messages, once there is a connection."""
+        """Open a channel on the extra connection, once it is there; it is not for receiving."""
         await self.ready.wait()
         assert self._connection is not None
         return await self._connection.channel()
@@ -75,7 +76,7 @@ class ConsumerConnections:
         self.lost = None
         self.ready.set()
         try:
-            # Until it is cancelled: a work that returns is done, and no new connection follows.
+            # Wait until cancelled: after a return `keep_connected` opens no new connection.
             await asyncio.get_running_loop().create_future()
         finally:
             self._connection = None

@@ -1,4 +1,4 @@
-"""Consumers of one queue: what its strategy of receiving decides, carried out on channels."""
+"""The consumers of one queue: they carry out the effects of its receiving strategy on channels."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from bridge.machine.credit.effects import Close, Get, Look, Open
 from bridge.machine.credit.strategy import Strategy
 
 END_S = 1.0
-"""RabbitMQ's answers are waited for so long at the end."""
+"""The longest wait for each kind of RabbitMQ's answers at the end."""
 
 
 class Consumers:
     """Windows, gets and looks at one queue of RabbitMQ.
 
     Args:
-        resource: the queue.
-        channels: what they are on.
-        credit: what decides, and is told what comes of it.
-        on_delivery: called with the fetch that has brought a delivery, and the delivery.
-        on_change: called when something has come of a fetch.
+        resource: the queue's name.
+        channels: the queue's channels.
+        credit: the strategy, which is told the results of its effects.
+        on_delivery: called with the number of a fetch and its delivery.
+        on_change: called after each result of a fetch, other than a window's deliveries.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Consumers:
         return f"Consumers({self._resource!r}, {len(self._windows)} windows)"
 
     def carry_out(self, effect: Open | Get | Look | Close) -> None:
-        """Do what was decided."""
+        """Carry out an effect of the strategy."""
         match effect:
             case Open(fetch, size):
                 self._open(fetch, size)
@@ -69,10 +69,10 @@ class Consumers:
                 assert_never(effect)
 
     def end(self, fetch: int) -> None:
-        """Cancel a window, once RabbitMQ has said that it has begun.
+        """Cancel a window, after its consume-ok.
 
-        A cancel that comes before it has said so makes RabbitMQ's channel crash and takes the whole
-        connection with it (541 INTERNAL_ERROR, seen on 4.0; docs/rabbitmq-faults.md: early-cancel).
+        A cancel before the consume-ok makes RabbitMQ's channel crash and takes the whole connection
+        with it (541 INTERNAL_ERROR, seen on 4.0; docs/rabbitmq-faults.md: early-cancel).
         """
         channel = self._windows.get(fetch)
         if channel is None:
@@ -84,17 +84,21 @@ class Consumers:
             started.add_done_callback(lambda answer: self._cancel(channel, fetch))
 
     def lose(self) -> None:
-        """The channels are gone, and all consumers with them."""
+        """Forget all consumers: their channels have ended."""
         self._starting.clear()
         self._windows.clear()
 
     async def close(self) -> None:
-        """Close the channels; what came on them goes back to its queue."""
+        """Cancel windows, then close the channels: RabbitMQ takes back unacked messages."""
         await self._cancel_all()
         await self._channels.close()
 
     async def _cancel_all(self) -> None:
-        """End those that may take what another channel's end gives back: that would count twice."""
+        """Cancel all windows when channels end singly.
+
+        Otherwise a window could get the messages that another channel's end returns, and they would
+        be counted twice.
+        """
         if not self._channels.has_own:
             return
         if starting := list(self._starting.values()):

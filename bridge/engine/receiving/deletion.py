@@ -1,9 +1,9 @@
-"""Batch delete: what waits in a queue is received and completed at once, and nobody sees it.
+"""Batch delete: waiting messages of a queue are received and completed, and no client gets them.
 
-So what receivers hold stays, a delete that is cut short has deleted what it has counted, and what
-was deleted counts as settled: no second copy of it comes back. Messages come oldest first. A queue
-is in the order of its numbers, so the first message that came too late ends a delete; dead letters
-are not, and all are looked at.
+So messages that receivers hold stay, and a delete that is cut short has deleted what it has
+counted. Deleted messages count as settled: no second copy of them comes back. Messages come oldest
+first. A queue is in the order of its numbers, so the first message that was enqueued too late ends
+the delete. Dead letters are not in that order: all of them are looked at.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 
 COUNT_MAX = 4_000
-"""So many messages one request may name (Azure, batch delete)."""
+"""The most messages of one request (Azure, batch delete)."""
 
 PORTION = 100
-"""So many messages are on their way at a time."""
+"""The messages that are asked for at a time."""
 
 QUIET_S = 0.05
-"""RabbitMQ is asked whether anything waits when nothing has come for so long."""
+"""The time without a message after which RabbitMQ is asked whether any is ready."""
 
 STALLED_S = 3.0
-"""What waits by RabbitMQ's count and does not come in this time is somebody else's."""
+"""The longest wait for messages that are ready by RabbitMQ's count: others take them then."""
 
 LASTS_S = 20.0
-"""A delete that takes longer answers what it has done: clients wait for a minute."""
+"""The time after which a delete answers with its count so far: clients wait for a minute."""
 
 Open = Callable[[Callable[[Received], None]], Receiver]
 Complete = Callable[[UUID, OnSettled], object]
@@ -48,9 +48,9 @@ class Deletion:
 
     Args:
         path: the entity, or its dead-letter sub-queue.
-        before_ms: only what was enqueued before (UTC ms).
-        portion: how many messages are asked for at a time.
-        complete: settles a message; says when a crash can no longer undo it.
+        before_ms: only messages enqueued before this time are deleted (UTC ms).
+        portion: the count of messages that are asked for at a time.
+        complete: settles a message; calls back when a crash can no longer undo that.
         release: makes a message available again.
     """
 
@@ -79,10 +79,10 @@ class Deletion:
         self._unknown: BrokerError | None = BrokerSilent(text="the queue was not asked")
 
     async def run(self, opened: Open, count: int) -> int:
-        """Delete so many messages at most; return how many are gone.
+        """Delete up to `count` messages; return the count of deleted ones.
 
         Raises:
-            ServerBusy: none is, and RabbitMQ does not tell whether there are any.
+            ServerBusy: none was deleted, and RabbitMQ does not tell whether there are any.
         """
         receiver = opened(self._on_message)
         try:
@@ -110,7 +110,7 @@ class Deletion:
         return len(self._later) >= (1 if self._is_in_order else COUNT_MAX)
 
     async def _come(self, count: int) -> bool:
-        """Wait until so many messages have come; `False`: there are no more."""
+        """Wait until `count` messages have come in all; `False`: there are no more."""
         loop = asyncio.get_running_loop()
         last_s = loop.time()
         while len(self._settling) + len(self._later) < count:
@@ -124,11 +124,11 @@ class Deletion:
                 if loop.time() - last_s > STALLED_S or not await self._has_more():
                     return False
                 if was_unknown and self._unknown is None:
-                    last_s = loop.time()  # until now nothing could come
+                    last_s = loop.time()  # the queue answers since now only
         return True
 
     async def _has_more(self) -> bool:
-        """Whether RabbitMQ has messages ready, or a queue that does not say so."""
+        """Return whether the queue has ready messages, or does not answer."""
         try:
             with await self._connections.channel() as channel:
                 has_more = (await queue_state(channel, self._queue)).messages > 0
@@ -158,5 +158,5 @@ class Deletion:
 
 
 def _settled(settled: asyncio.Future[bool], error: ServiceBusError | None) -> None:
-    if not settled.done():  # whoever asked may be gone
+    if not settled.done():  # the waiting caller may be cancelled
         settled.set_result(error is None)

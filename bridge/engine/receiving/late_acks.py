@@ -1,9 +1,9 @@
-"""Acks of what was received and deleted: they wait while they would bring what nobody asks for.
+"""Acks of received-and-deleted messages: they wait while they would fetch unwanted messages.
 
-RabbitMQ refills a window with every ack. What came so beyond what is asked for would have to go
-back, and there the order is lost: of a window that is cancelled RabbitMQ gives back what is on its
-way before it hears of what has come (docs/rabbitmq-faults.md: cancel-order). A lock is settled
-when its client says so; what is deleted may be acked when its window is full.
+RabbitMQ refills a window with every ack. A message that no receiver asks for would have to go back,
+and the order would be lost: of a cancelled window RabbitMQ returns messages on their way before
+delivered ones (docs/rabbitmq-faults.md: cancel-order). A locked message must be settled when its
+client says so; a deleted one may be acked later.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from bridge.machine.credit.read_ahead import LINGER_S
 from bridge.machine.credit.strategy import Strategy
 
 HELD_S = 1.0
-"""No ack waits for longer, however slowly messages come: after a kill its message comes again."""
+"""The longest wait of an ack, however slowly messages come: a kill before it repeats a message."""
 
 
 class LateAcks:
     """Messages of one queue that were received and deleted, and are not acked yet.
 
     Args:
-        credit: knows whether an ack would bring more than is asked for.
+        credit: the strategy, which knows whether an ack would fetch an unwanted message.
         consumers: the queue's windows.
         ack: acks a message.
 
     Attributes:
-        due_s: when some are to be acked though nothing comes; `None` while there are none.
+        due_s: the time of the next acks if no event comes before; `None` while no ack waits.
     """
 
     def __init__(
@@ -46,16 +46,17 @@ class LateAcks:
         self._oldest_s = 0.0
 
     def add(self, holding: HeldMessage, now_s: float) -> None:
-        """A message is gone."""
+        """Add a message that its receiver has and that is to be acked."""
         if not self._waiting:
             self._oldest_s = now_s
         self._waiting.setdefault(holding.fetch, deque()).append(holding)
         self.due_s = min(now_s + LINGER_S, self._oldest_s + HELD_S)
 
     def act(self, now_s: float, *, is_last: bool = False) -> None:
-        """Ack those that bring nothing in vain, and all when it is time.
+        """Ack the messages whose acks fetch no unwanted one; after `HELD_S`, or at the end, all.
 
-        When nothing has come for a while nothing is on its way: then the window is closed first.
+        If no message has come for `LINGER_S`, none is on its way: the window is closed, and its
+        messages are acked.
         """
         if self.due_s is None:
             return
@@ -73,6 +74,6 @@ class LateAcks:
             self.due_s = None
 
     def clear(self) -> None:
-        """The channels are gone, and what was to be acked on them comes again."""
+        """Forget all messages: their channels have ended, and RabbitMQ delivers them again."""
         self._waiting.clear()
         self.due_s = None

@@ -1,8 +1,8 @@
-"""A queue of RabbitMQ, as this process receives from it.
+"""The reader of one RabbitMQ queue: it fetches messages for the receivers of this process.
 
-A message that has come is in exactly one place: with its receiver (locked, or settled at once),
-buffered for the next one, or leaving (to the front exchange, expired, failed too often).
-A second copy of one that is in such a place waits, and shares its fate; one of what is settled is
+A delivered message is in exactly one place: with its receiver (locked, or settled at once),
+buffered for the next receiver, or leaving (sent back to be numbered, expired, failed too often).
+A second copy of such a message waits, and shares its fate. A second copy of a settled message is
 dropped.
 """
 
@@ -39,7 +39,7 @@ from bridge.wire.basic import Properties
 from bridge.wire.record import Record
 
 UNLIMITED = 1 << 31
-"""So many failed deliveries dead-letter what is a dead letter already."""
+"""The delivery limit of dead letters, and of messages that are forwarded."""
 
 RETURNED = "engine.release.returned"
 
@@ -47,21 +47,21 @@ Leave = Callable[[Source, HeldMessage], None]
 
 
 class QueueReader:
-    """One queue of RabbitMQ as this process receives from it.
+    """The reader of one RabbitMQ queue.
 
     Args:
-        turn: where what is to be done at the end of a loop turn is collected.
-        settled: where what is settled is remembered.
-        credit: decides what is fetched.
-        channels: how many channels it may have.
+        turn: collects work for the end of a loop turn.
+        settled: the memory of settled numbers.
+        credit: the strategy, which decides what to fetch.
+        channels: the limits of the queue's channels.
         deliver: called with the reader, the receiver's number and its message.
 
     Attributes:
-        path: the entity and sub-queue that it is.
+        path: the entity and sub-queue.
         queue: the entity's definition.
-        resource: the RabbitMQ queue's name.
-        is_dead_letter: whether it is a dead-letter sub-queue.
-        is_deferred: its messages are available to receivers.
+        resource: the name of the RabbitMQ queue.
+        is_dead_letter: whether the queue is a dead-letter sub-queue.
+        is_deferred: `False`: its messages are available to all receivers.
     """
 
     is_deferred = False
@@ -123,38 +123,38 @@ class QueueReader:
 
     @property
     def buffered(self) -> int:
-        """Messages that wait here for the next receiver."""
+        """The count of messages that wait in this process for the next receiver."""
         return self._credit.buffered
 
     @property
     def held(self) -> int:
-        """Messages that RabbitMQ has delivered and that are not settled."""
+        """The count of messages that RabbitMQ has delivered and that are not settled."""
         return len(self._deduplicator)
 
     def holds(self, holding: HeldMessage) -> bool:
-        """Whether RabbitMQ still counts on this process to settle a message."""
+        """Return whether a message is still unacked on an open channel of this process."""
         return holding.channel.close_reason is None
 
     def ask(self, receiver: int, count: int) -> None:
-        """A receiver wants `count` more messages."""
+        """Add credit for `count` more messages of a receiver."""
         self._credit.ask(receiver, count, self._loop.time())
         self._wake.soon()
 
     def withdraw(self, receiver: int) -> Awaitable[None]:
-        """Take back what a receiver asked for; nothing more comes for it when that is done."""
+        """Take back a receiver's credit; when awaited, no message comes to it any more."""
         ticket = self._credit.withdraw(receiver)
         done = self._withdrawals[ticket] = self._loop.create_future()
         self._wake.soon()
         return done
 
     def ack(self, holding: HeldMessage, point: str) -> None:
-        """Settle a message for good."""
+        """Ack a message; `point` is the failpoint behind the ack."""
         self._settling(holding.fetch)
         holding.channel.consumers.ack(holding.tag)
         reach(point, holding.channel)
 
     def delete(self, holding: HeldMessage) -> None:
-        """Settle a message that is gone with its delivery, as soon as that brings none in vain."""
+        """Ack a received-and-deleted message once the ack fetches no unwanted message."""
         self._deleted.add(holding, self._loop.time())
         self._wake.soon()
 
@@ -165,10 +165,7 @@ class QueueReader:
         self._requeue(holding, point, is_counted=True)
 
     def release(self, holding: HeldMessage) -> None:
-        """Make a message available again without counting.
-
-        One that has expired leaves at once.
-        """
+        """Make a message available again, uncounted; an expired one leaves the queue at once."""
         leave = self._reason_to_leave(holding)
         if leave is None:
             self.put_down(holding)
@@ -177,29 +174,30 @@ class QueueReader:
             self._wake.soon()
 
     def put_down(self, holding: HeldMessage) -> None:
-        """Let the next receiver have a message, or the queue at the end; nobody has had it.
+        """Offer a message to the next receiver; without one it returns to the queue later.
 
-        Before 4.3 RabbitMQ counts whatever is returned, so it waits here for a while.
+        Before 4.3 RabbitMQ counts every return as a failed delivery, so the message first waits in
+        this process for a while.
         """
         self._credit.released(holding, self._loop.time())
         self._wake.soon()
 
     def departing(self, holding: HeldMessage) -> None:
-        """A message is about to be handed over to another queue, and acked here then."""
+        """Note that a message is about to be handed over to another queue, then acked."""
         self._settling(holding.fetch)
 
     def stayed(self, holding: HeldMessage) -> None:
-        """A message that was about to be handed over was not."""
+        """Undo `departing` and `putting_back` after a failed hand-over."""
         self._deduplicator.expect_no_more(holding)
         if self.holds(holding):
             self._credit.stayed(holding.fetch)
 
     def putting_back(self, holding: HeldMessage, generation: int) -> None:
-        """A message is about to be published into its queue again."""
+        """Note that a message is about to be published into its queue again."""
         self._deduplicator.expect(holding, generation)
 
     def left(self, holding: HeldMessage, how: Left) -> None:
-        """A message has left the queue, and its second copies with it."""
+        """Note that a message has left the queue; its second copies are dropped."""
         if how is not Left.REPLACED:
             self._record.left_active(holding.number)
         for copy in self._deduplicator.leave(holding, how):
@@ -210,8 +208,8 @@ class QueueReader:
     def update(self, queue: model.ReceiveEntity) -> None:
         """Take over a changed definition.
 
-        An entity that was made anew counts from 1; what was held of the earlier one is lost with
-        it, and its locks: settled later it would be published into the new one.
+        With a new incarnation all held messages and locks are lost: numbers begin at 1 again, and a
+        later settlement would publish an old message into the new entity.
         """
         if incarnation_of(queue) != incarnation_of(self.queue):
             self._channels.give_up()
@@ -220,9 +218,9 @@ class QueueReader:
         self._limit()
 
     def close(self) -> Awaitable[None]:
-        """Close its channels; what is locked or buffered goes back to its queue.
+        """Close the channels: RabbitMQ takes back locked and buffered messages.
 
-        What was released goes first, in order.
+        Released messages are returned first, in order.
         """
         self._is_closed = True
         self._act()
@@ -231,12 +229,12 @@ class QueueReader:
         return self._consumers.close()
 
     def _limit(self) -> None:
-        # Being forwarded is no delivery.
+        # A forwarding counts as no delivery.
         is_unlimited = self.is_dead_letter or target_of(self.queue)
         self._credit.limit(UNLIMITED if is_unlimited else self.queue.max_delivery_count)
 
     def _act(self) -> None:
-        """Bring what is fetched in line with what is asked for."""
+        """Carry out the strategy's effects, which bring fetches in line with credit."""
         self._wake.is_due = False
         self._deleted.act(self._loop.time(), is_last=self._is_closed)
         channels = self._channels
@@ -258,13 +256,13 @@ class QueueReader:
         self._watch()
 
     def _watch(self) -> None:
-        """Wake when there is something to do though nothing happens."""
+        """Set the timer for work that is due without any event."""
         for due_s in (self._credit.due_s(), self._deleted.due_s):
             if due_s is not None and not self._is_closed:
                 self._wake.at(due_s)
 
     def _on_channels_lost(self, channels: list[Channel]) -> None:
-        """RabbitMQ has taken everything back; who asked still asks."""
+        """Forget all messages, which RabbitMQ has taken back; receivers keep their credit."""
         self._consumers.lose()
         self._credit.lost()
         self._deleted.clear()
@@ -293,7 +291,7 @@ class QueueReader:
             self._on_message(fetch, holding)
 
     def _on_message(self, fetch: int, holding: HeldMessage) -> None:
-        """One that may go to a receiver has come."""
+        """Give a new message to a receiver, buffer it, or let it leave."""
         reason = self._reason_to_leave(holding)
         if reason is not None:
             self._credit.discarded(fetch)
@@ -315,7 +313,7 @@ class QueueReader:
             self._drop(copy)
 
     def _offer(self, receiver: int, holding: HeldMessage) -> None:
-        """Give a receiver what waited here, unless that has expired meanwhile."""
+        """Give a receiver a buffered message, unless the message has expired meanwhile."""
         reason = self._reason_to_leave(holding)
         if reason is None:
             self._deliver(self, receiver, holding)
@@ -334,7 +332,7 @@ class QueueReader:
             self.refuse(holding, error)
 
     def refuse(self, holding: HeldMessage, error: Exception) -> None:
-        """Have a message made a dead letter that cannot be handled: its body, and why."""
+        """Make a message that cannot be handled a dead letter with its body and the reason."""
         self._poison.note("dead-letter" if self.is_dead_letter else "active", self.resource, error)
         holding.record = Record(Properties(delivery_mode=2), holding.record.body)
         self.departing(holding)
@@ -342,13 +340,13 @@ class QueueReader:
         self._departure.refuse(self, holding, MALFORMED_MESSAGE, description)
 
     def _requeue(self, holding: HeldMessage, point: str, *, is_counted: bool) -> None:
-        """Return a message to its queue; before 4.3 this counts as a failed delivery anyway."""
+        """Return a message to its queue; before 4.3 every return counts as a failed delivery."""
         self._deduplicator.let_go(holding)
         self._send_back(holding, point, is_counted=is_counted)
         self._end_waits(holding, is_counted=is_counted)
 
     def _end_waits(self, holding: HeldMessage, *, is_counted: bool = False) -> None:
-        """Return the second copies of a message that wait for nothing any more."""
+        """Send the second copies of a message, which need not wait any more, back to the queue."""
         for copy in self._deduplicator.take_free(holding):
             if copy.channel.close_reason is None:
                 self._send_back(copy, RETURNED, is_counted=is_counted)
@@ -373,7 +371,7 @@ class QueueReader:
             self._departure.drop(copy)
 
     def _settling(self, fetch: int) -> None:
-        """Close the window that an ack or return of its message would refill in vain."""
+        """Close a fetch's window first if settling its message would fetch an unwanted one."""
         close = self._credit.settling(fetch, self._loop.time())
         if close is not None:
             self._consumers.end(close.fetch)
@@ -382,5 +380,5 @@ class QueueReader:
             self._watch()
 
     def _reason_to_leave(self, holding: HeldMessage) -> Leave | None:
-        """Return what is to be done with a message that no receiver may have any more."""
+        """Return how a message must leave that no receiver may have, or `None`."""
         return self._leaves[fate_of(holding, self, now_ms())]

@@ -1,4 +1,4 @@
-"""One client's demand for messages of an entity."""
+"""One client's receiver of a queue: its credit for messages."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class QueueReceiver:
     """A receiver of one queue; see `api.Receiver`.
 
     Attributes:
-        number: names it to its reader.
-        reader: the queue.
+        number: the receiver's number at its reader.
+        reader: the reader of the queue.
     """
 
     def __init__(
@@ -33,14 +33,14 @@ class QueueReceiver:
             self.reader.ask(self.number, count)
 
     async def drain(self) -> None:
-        """Take back all credit; what is on its way may still come before this returns."""
+        """Take back all credit; messages on their way may still come before this returns."""
         if not self._is_closed:
             await self.reader.withdraw(self.number)
 
     def close(self) -> Awaitable[None]:
         """Take back all credit for good; locks stay.
 
-        Nothing is delivered from the call on; the rest is done when what it returns is.
+        No message is delivered from the call on; the awaitable ends when all credit is back.
         """
         if self._is_closed:
             return asyncio.sleep(0)

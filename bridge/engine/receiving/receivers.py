@@ -31,20 +31,20 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.topology.capabilities import Capabilities
 
 CLOSE_S = 1.0
-"""How long a receiver may take to give up what is on its way."""
+"""The longest wait for a receiver's close."""
 
 Way = tuple[Callable[[], Strategy[HeldMessage]], ChannelLimits]
-"""How messages are received: what makes a queue's strategy, and how many channels it has."""
+"""How messages are received: the maker of a queue's strategy, and the limits of its channels."""
 
 Take = Callable[[HeldMessage], None]
-"""Takes a message that has come for a receiver; it is held, unacked."""
+"""Takes a receiver's message, which is held unacked."""
 
 
 class Receiving:
-    """Brings receivers and queues together; before anything is received, `start` it.
+    """The receivers of this process, with one reader for each queue; `start` comes first.
 
     Args:
-        on_used: called with what a receiver is opened or closed on.
+        on_used: called with the path of each receiver that is opened or closed.
     """
 
     def __init__(
@@ -68,21 +68,21 @@ class Receiving:
 
     @property
     def buffered(self) -> int:
-        """How many messages wait here for the next receiver."""
+        """The count of messages that wait in this process for the next receiver."""
         return sum(reader.buffered for reader in self._readers.values())
 
     @property
     def open_paths(self) -> set[str]:
-        """The entities that have receivers here, in lower case."""
+        """The entities that have receivers in this process (lower case)."""
         return {each.reader.path.key for each in self._receivers}
 
     def held(self, path: EntityPath) -> int:
-        """Return how many messages of a queue are here: locked, kept, or about to leave."""
+        """Return the count of a queue's held messages: locked, buffered, or about to leave."""
         reader = self._readers.get((path.key, path.sub_queue))
         return 0 if reader is None else reader.held
 
     def start(self, capabilities: Capabilities, *, is_clustered: bool) -> None:
-        """Learn what RabbitMQ is like."""
+        """Choose the strategy and channel limits for this RabbitMQ."""
         self._way = way_of(capabilities, is_clustered=is_clustered)
 
     def open(
@@ -92,7 +92,11 @@ class Receiving:
         mode: ReceiveMode,
         deliver: Callable[[Received], None],
     ) -> QueueReceiver:
-        """Return a receiver without credit."""
+        """Return a new receiver, without credit.
+
+        Raises:
+            NotAllowed: the entity requires sessions, or forwards its messages.
+        """
         if queue.requires_session and path.sub_queue is SubQueue.NONE:
             raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
         if target_of(queue, path.sub_queue):
@@ -106,39 +110,39 @@ class Receiving:
     def open_uncounted(
         self, path: EntityPath, queue: model.ReceiveEntity, take: Take
     ) -> QueueReceiver:
-        """Return a receiver without credit; it is no use of its entity."""
+        """Return a new receiver, without credit, that does not count as use of its entity."""
         self._last_receiver += 1
         self._takes[self._last_receiver] = take
         return QueueReceiver(self._last_receiver, self._reader(path, queue), self._forget)
 
     def follow(self, namespace: model.Namespace) -> None:
-        """The definitions have changed."""
+        """Take over changed definitions; close the readers of entities that are no more."""
         there = {each.path.lower(): each for each in model.receive_entities(namespace)}
         for key, reader in list(self._readers.items()):
             queue = there.get(reader.path.key)
             if queue is not None:
                 reader.update(queue)
                 continue
-            # A receiver that is still open can be closed; one of a later entity has another reader.
+            # An open receiver keeps this reader; receivers of a later entity get a new one.
             del self._readers[key]
             self._locks.lose_owner(reader)
             self._ending.start(_closed(reader))
 
     async def end(self) -> None:
-        """Receive nothing more."""
+        """Close all receivers, each within `CLOSE_S`."""
         for receiver in list(self._receivers):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await receiver.close()
 
     def give_back(self, locked: Iterable[Locked]) -> None:
-        """Return messages to their queues in order, uncounted where RabbitMQ can do that."""
+        """Return locked messages to their queues in order, uncounted where RabbitMQ can do that."""
         for owner, holding in sorted(locked, key=lambda each: each[1].number):
             if isinstance(owner, QueueReader) and owner.holds(holding):
                 owner.put_down(holding)
 
     async def close(self) -> None:
-        """Let go: what is locked or buffered goes back to its queue."""
+        """Close all readers: RabbitMQ takes back locked and buffered messages."""
         for reader in self._readers.values():
             await _closed(reader)
         await asyncio.gather(*self._ending)
@@ -174,7 +178,7 @@ class Receiving:
         deliver: Callable[[Received], None],
         holding: HeldMessage,
     ) -> None:
-        """Give a client a message: locked, or gone as soon as it has it."""
+        """Give a client a message: locked, or settled at once (receive and delete)."""
         self._counters.delivered += 1
         if mode is ReceiveMode.RECEIVE_AND_DELETE:
             try:
@@ -190,7 +194,7 @@ class Receiving:
         try:
             deliver(holding.received(lock_token=token, locked_until_ms=until_ms))
         except Undeliverable as error:
-            # No client can have it; it would come again and again.
+            # No client can have the message; given back, it would come again and again.
             self._locks.release(token)
             reader.refuse(holding, error)
 
@@ -207,7 +211,7 @@ async def _closed(reader: QueueReader) -> None:
 
 
 def way_of(capabilities: Capabilities, *, is_clustered: bool) -> Way:
-    """Return how messages are received from a RabbitMQ."""
+    """Return the strategy and channel limits for a version of RabbitMQ, clustered or not."""
     if not capabilities.nack_counts:
         if is_clustered:
             return partial(Windows, is_apart=True), SPENT

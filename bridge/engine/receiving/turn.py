@@ -1,4 +1,4 @@
-"""What is done once at the end of a turn of the event loop."""
+"""Work that is done once, at the end of a turn of the event loop."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Callable
 
 
 class Turn:
-    """Collects work for the end of this turn; who cannot wait runs it at once."""
+    """Collects work for the end of this turn; `run` does it at once."""
 
     def __init__(self) -> None:
         self._due: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Do this at the end of the turn."""
+        """Call `work` at the end of the turn."""
         if not self._due:
-            # Asked for once: each time it is a system call (Python 3.11).
+            # The loop is kept: `get_running_loop` makes a system call each time (Python 3.11).
             self._loop = self._loop or asyncio.get_running_loop()
             self._loop.call_soon(self.run)
         self._due.append(work)
 
     def run(self) -> None:
-        """Do what has been collected."""
+        """Do the collected work now."""
         due, self._due = self._due, []
         for work in due:
             work()
 
 
 class Wake:
-    """Has one thing done at the end of this turn, or when its time has come.
+    """Calls one function at the end of this turn, or at a set time.
 
     Args:
-        act: what is done; it sets `is_due` back.
+        act: the function; it must set `is_due` to `False`.
 
     Attributes:
-        is_due: it will be done at the end of this turn.
+        is_due: whether the function will be called at the end of this turn.
     """
 
     def __init__(self, turn: Turn, act: Callable[[], None]) -> None:
@@ -47,13 +47,13 @@ class Wake:
         self._timer_s = 0.0
 
     def soon(self) -> None:
-        """Have it done at the end of this turn."""
+        """Call the function at the end of this turn."""
         if not self.is_due:
             self.is_due = True
             self._turn.soon(self._act)
 
     def at(self, due_s: float) -> None:
-        """Have it done at a time of the loop's clock, if not before."""
+        """Call the function at a time of the loop's clock, unless an earlier time is set."""
         if self._timer is not None:
             if self._timer_s <= due_s:
                 return
@@ -62,7 +62,7 @@ class Wake:
         self._timer = self._loop.call_at(due_s, self._on_timer)
 
     def close(self) -> None:
-        """Do it at no later time."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
 

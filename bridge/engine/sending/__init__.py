@@ -1,1 +1,1 @@
-"""Sending: what gateways hand in, published and confirmed."""
+"""Sending: messages from gateways are published, and confirmed by RabbitMQ."""

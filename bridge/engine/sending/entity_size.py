@@ -1,12 +1,12 @@
-"""Which entities are full that RabbitMQ's own bound of a queue does not hold.
+"""Full entities of the kinds that RabbitMQ's own bound of a queue cannot limit.
 
-    topics    a topic is as large as what waits in all of its subscriptions. RabbitMQ bounds each
-              queue by itself and refuses a publish that one of several full queues does not take,
-              though the others have it: so queues of subscriptions have no bound of their own
-    sessions  a bridge holds the messages of a queue that requires sessions, and RabbitMQ's bound
-              counts only what nobody holds
+    topics    a topic's size is that of all its subscriptions' messages. RabbitMQ bounds each queue
+              singly, and refuses a publish when one of several queues is full, though the others
+              have taken it: so subscriptions' queues have no bound
+    sessions  the bridge holds the messages of a queue that requires sessions, and RabbitMQ's bound
+              counts ready messages only
 
-Gateways refuse what is sent to these.
+Gateways refuse sends to such entities.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bridge.topology.shards import message_queues
 async def full_entities(
     namespace: model.Namespace, management: Management
 ) -> list[model.SendEntity]:
-    """Return those above their size, by figures of RabbitMQ's that are seconds old."""
+    """Return the entities at or above their maximum size; RabbitMQ's figures are seconds old."""
     entities: list[model.SendEntity] = [
         *(each for each in namespace.topics if each.subscriptions),
         *(each for each in namespace.queues if each.requires_session),

@@ -1,8 +1,8 @@
-"""Publishing to one exchange or queue, on a channel of its own, so that a dead one stops no other.
+"""Publishing to one exchange or queue, on its own channel: a dead target stops no other one.
 
-What a dead queue is sent is never confirmed, and after 30 s its channel is given up: that is the
-channel of this target only. And no channel has more than `WINDOW` publishes unconfirmed, or
-RabbitMQ would read nothing more from the whole connection (see `broker/connection/pool.py`).
+RabbitMQ confirms no publish to a dead queue. After 30 s without a confirm the channel is ended,
+which only this target uses. A channel has at most `WINDOW` unconfirmed publishes: with more,
+RabbitMQ would read nothing from the whole connection (see `broker/connection/pool.py`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from bridge.broker.outcome import Done
 from bridge.wire.headers import DIRECT_REPLY_TO
 
 WINDOW = 256
-"""Below the 400 from which on a channel that publishes to a dead queue stops its connection: with
-380 unconfirmed others are confirmed at once, with 1,000 not before the queue is back (3.10.8 and
-4.3.6, with pika alone; fault unconfirmed-flow)."""
+"""The most unconfirmed publishes: below 400, from which on a channel that publishes to a dead queue
+stops its connection. With 380, publishes to other queues are confirmed at once; with 1,000, not
+before the queue is back (3.10.8 and 4.3.6, with pika alone; fault unconfirmed-flow)."""
 
 SILENT_S = 5.0
-"""RabbitMQ confirms within milliseconds, after the election of a leader within a second or two."""
+"""The time without a confirm after which a target is silent: RabbitMQ confirms within milliseconds,
+after the election of a leader within a second or two."""
 
 
 def _ignore(error: BrokerError | None) -> None:
@@ -33,17 +34,17 @@ def _ignore(error: BrokerError | None) -> None:
 
 
 class Publisher:
-    """One target's channel, for as long as it lasts.
+    """The publisher of one target, as long as its channel lasts.
 
     Args:
-        connection: where the channel is opened, at once.
-        target: the exchange, or the queue that the default exchange leads to; for the log.
-        on_reply: called with what comes back to questions.
-        clock: the loop's.
+        connection: the connection, on which the channel is opened at once.
+        target: the exchange, or the queue behind the default exchange; for the log.
+        on_reply: called with the replies to questions.
+        clock: the loop's clock.
 
     Attributes:
-        channel: its confirms are on.
-        used_s: when something was published last, by the loop's clock.
+        channel: the channel, in confirm mode.
+        used_s: the time of the last publish (the loop's clock).
     """
 
     def __init__(
@@ -69,17 +70,17 @@ class Publisher:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether no publish is unconfirmed or waiting."""
         return not self.channel.publisher.unconfirmed and not self._waiting
 
     @property
     def silent_s(self) -> float:
-        """How long RabbitMQ has confirmed nothing of what it was sent here; 0 while it does."""
+        """The time since the last confirm, while publishes are unconfirmed; 0 below `SILENT_S`."""
         wait_s = self._clock() - self._progress_s
         return wait_s if self.channel.publisher.unconfirmed and wait_s >= SILENT_S else 0.0
 
     def hear_replies(self) -> None:
-        """Have answers to what is published with a reply-to come back."""
+        """Consume the replies to questions that are published on this channel."""
         if not self._has_replies:
             self._has_replies = True
             self.channel.consumers.consume_soon(
@@ -126,7 +127,7 @@ class Publisher:
         )
 
     def lose(self, error: BrokerError) -> None:
-        """The channel has ended: what had no room was not published."""
+        """Fail the waiting publishes: the channel has ended."""
         while self._waiting:
             _, fail = self._waiting.popleft()
             fail(error.again())

@@ -31,11 +31,11 @@ from bridge.wire import envelope
 from bridge.wire.envelope import Operation
 
 FULL_S = 10.0
-"""How long an entity counts as full after its queue has refused a message: longer than it takes
-its sequencer to try again."""
+"""The time that an entity counts as full after its queue has refused a message: longer than its
+sequencer takes to try again."""
 
 CATCH_UP_S = 5.0
-"""So long a purge, or a list of sessions, waits for what was sent before it to get its number."""
+"""The longest wait of a batch delete, or a list of sessions, for earlier messages' numbers."""
 
 _NO_ENTITY = bytes(SHORT_ID_BYTES)
 
@@ -46,11 +46,11 @@ def new_identity() -> bytes:
 
 
 class Sending:
-    """The verbs that put messages in.
+    """The verbs send, schedule and cancel.
 
     Attributes:
-        tier: the namespace's.
-        message_bytes_max: what RabbitMQ takes at most; known once it has told its version.
+        tier: the namespace's tier.
+        message_bytes_max: RabbitMQ's largest message; set when its version is known.
     """
 
     def __init__(self, services: Services) -> None:
@@ -62,15 +62,15 @@ class Sending:
         self.tier = Tier.STANDARD
 
     def note_full(self, path: str, for_s: float = FULL_S) -> None:
-        """An entity is full just now: what is sent is refused for a while."""
+        """Refuse sends to an entity for a while: it is full."""
         self._full_until_s[path.lower()] = asyncio.get_running_loop().time() + for_s
 
     def note_changed(self, path: str) -> None:
-        """An entity was changed, or made anew: it is no longer known to be full."""
+        """Forget that an entity was full: it was changed, or made again."""
         self._full_until_s.pop(path.lower(), None)
 
     def full(self, entity: model.SendEntity) -> str:
-        """Return why an entity takes no more messages now; "" if it does."""
+        """Return the reason why an entity takes no more messages now; "" if it takes them."""
         full_until_s = self._full_until_s.get(entity.path.lower(), 0.0)
         if asyncio.get_running_loop().time() >= full_until_s:
             return ""
@@ -105,24 +105,24 @@ class Sending:
         self._counters.cancelled += len(numbers)
 
     async def drain(self, front: str) -> None:
-        """Return when the leader has carried out all that has arrived for a queue or topic.
+        """Wait until the leader has handled all messages in a queue's or topic's inbox.
 
         Raises:
             ServerBusy, OperationTimeout: RabbitMQ, or the leader, gives no answer.
-            Unroutable: it has no inbox.
+            Unroutable: the entity has no inbox.
         """
         body = envelope.encode_used(new_identity(), [(_NO_ENTITY, 0)])
         await self._sender.ask("", names.inbox(front), envelope.HEADERS, body, persistent=True)
 
     async def catch_up(self, front: str) -> None:
-        """Have what was sent before where receivers can get it; or not, where nobody leads."""
+        """Wait up to `CATCH_UP_S` until receivers can get all messages sent before."""
         with contextlib.suppress(ServiceBusError, BrokerError, TimeoutError):
             async with asyncio.timeout(CATCH_UP_S):
                 await self.drain(front)
 
     @contextlib.contextmanager
     def _through_front(self, entity: model.SendEntity) -> Iterator[None]:
-        """Have the front exchange made again when somebody has deleted or unbound it by hand."""
+        """Have the front exchange made again when it was deleted or unbound by hand."""
         try:
             yield
         except Unroutable as error:
@@ -140,10 +140,10 @@ class Sending:
         return done.numbers
 
     def check_open(self, entity: model.SendEntity) -> None:
-        """Refuse what is sent to an entity that takes nothing now.
+        """Refuse sends to an entity that is disabled or full.
 
         Raises:
-            EntityDisabled, QuotaExceeded: it is disabled, or full.
+            EntityDisabled, QuotaExceeded: the entity is disabled, or full.
         """
         _check_status(entity)
         if full := self.full(entity):
@@ -152,7 +152,7 @@ class Sending:
     def _checked(
         self, operation: Operation, entity: model.SendEntity, batch: Sequence[Outgoing]
     ) -> bytes:
-        """Return the envelope of a batch that may be sent."""
+        """Check a batch, and return its envelope."""
         self.check_open(entity)
         requires_session = isinstance(entity, model.Queue) and entity.requires_session
         limit_bytes = message_size_max_bytes(entity, self.tier)

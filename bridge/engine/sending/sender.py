@@ -1,8 +1,8 @@
-"""What the engine publishes: on a connection of its own, a channel for each exchange or queue.
+"""The publishing connection of the engine, with a channel for each exchange or queue.
 
-RabbitMQ stops reading from a connection that publishes while it has an alarm, so acks and rejects
-never go this way: settling goes on when sending is refused. Questions to other processes (the owner
-of an inbox, the holder of a lock) are answered by direct reply-to.
+While RabbitMQ has an alarm, it reads nothing from a connection that publishes. So acks and rejects
+use other connections: settling goes on when sending is refused. Questions to other processes (the
+owner of an inbox, the holder of a lock) are answered by direct reply-to.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ from bridge.wire.headers import DIRECT_REPLY_TO
 from bridge.wire.reply import Done, Refused, decode_reply
 
 REPLY_TIMEOUT_S = 30.0
-"""How long another process may take; a sequencer that takes over an inbox needs a few seconds."""
+"""The longest wait for another process; a sequencer's takeover of an inbox needs a few seconds."""
 
 BLOCKED_GRACE_S = 2.0
-"""What RabbitMQ had read before it raised its alarm is confirmed within this time."""
+"""The time in which RabbitMQ confirms the messages that it had read before its alarm."""
 
 _CONFIRM_TIMEOUT_S = 20.0
 
 TARGETS_MAX = 900
 SHARED_MAX = 64
-"""A connection has 2,047 channels, half of them for this; what is beyond these shares channels."""
+"""The most channels of single targets, and those that others share; a connection has 2,047."""
 
 IDLE_S = 60.0
-"""A channel that was not used for so long is closed; what was silent is forgotten, if nothing more
-is sent to it."""
+"""The time after which an unused channel is closed, and a silent target without publishes is
+forgotten."""
 
 _ANSWERS = "answers"
 
@@ -73,7 +73,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Silence:
-    """What RabbitMQ confirms nothing for: since when, and when that was seen last."""
+    """The silence of a target: its begin, and the last time it was seen (the loop's clock)."""
 
     since_ms: int
     seen_s: float = 0.0
@@ -83,8 +83,8 @@ class Sender:
     """The publishing connection.
 
     Attributes:
-        blocked: RabbitMQ's words while it has an alarm, else `None`.
-        lost: why there is no connection, else `None`.
+        blocked: RabbitMQ's reason while it has an alarm, else `None`.
+        lost: the reason why there is no connection, else `None`.
     """
 
     def __init__(self, endpoint: Endpoint, *, name: str) -> None:
@@ -113,15 +113,16 @@ class Sender:
         """Publish and wait for the confirm.
 
         Raises:
-            ServerBusy: RabbitMQ takes nothing now; after a loss of the connection the message may
-                have arrived all the same.
+            ServerBusy: RabbitMQ takes no messages now; after a loss of the connection the message
+                may have arrived all the same.
+            OperationTimeout: no confirm has come; the message may have arrived.
             MessageSizeExceeded: no frame holds its properties.
             Unroutable: no queue took it.
         """
         confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def settled(error: BrokerError | None) -> None:
-            # What an exchange leads to has no limit: it refuses while it is dead.
+            # Queues behind an exchange have no limit: one that refuses is dead.
             if target in self._silent or (exchange and isinstance(error, PublishRefused)):
                 self._note_outcome(target, error)
             resolve(confirmed, error)
@@ -150,12 +151,12 @@ class Sender:
     def hand_over(
         self, publishes: Sequence[Publish], *, acks: Acks, done: Outcome, failpoint: str
     ) -> None:
-        """Publish, and when all is confirmed ack, then call `done`; see `HandOver.submit`.
+        """Publish, ack after all confirms, then call `done`; see `HandOver.submit`.
 
-        All goes over the channel of the first one's target.
+        All publishes use the channel of the first one's target.
 
         Raises:
-            ServerBusy: RabbitMQ takes nothing now.
+            ServerBusy: RabbitMQ takes no messages now.
             BrokerError: nothing was published.
         """
         target = publishes[0].exchange or publishes[0].routing_key
@@ -168,7 +169,7 @@ class Sender:
         self._publisher(target).hand_over(publishes, acks, settled, failpoint)
 
     async def move(self, publishes: Sequence[Publish], *, acks: Acks, failpoint: str) -> None:
-        """Hand a message over and wait until it is done; raises what went wrong."""
+        """Hand a message over and wait until it is done; raises the errors of `hand_over`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.hand_over(publishes, acks=acks, done=partial(resolve, future), failpoint=failpoint)
         await future
@@ -186,11 +187,11 @@ class Sender:
         """Publish a question and return its answer.
 
         Args:
-            can_expire: a question that nobody has read when nobody waits any more is dropped.
+            can_expire: RabbitMQ drops an unread question after `REPLY_TIMEOUT_S`.
 
         Raises:
             ServerBusy, OperationTimeout, Unroutable: there is no answer.
-            ServiceBusError: what it says.
+            ServiceBusError: the answer is this error.
         """
         try:
             publisher = self._publisher(exchange or key)
@@ -221,10 +222,10 @@ class Sender:
         return reply
 
     def post(self, queue: str, body: bytes, done: Outcome) -> None:
-        """Publish to a queue of another process; `done` is told when it is there, or why not.
+        """Publish to a queue of another process; `done` is called with the outcome.
 
         Raises:
-            ServerBusy: RabbitMQ takes nothing now.
+            ServerBusy: RabbitMQ takes no messages now.
             BrokerError: nothing was published.
         """
         publisher = self._publisher(queue)
@@ -232,22 +233,22 @@ class Sender:
         reach("engine.tell.published", publisher.channel)
 
     def tell(self, exchange: str, properties: bytes, body: bytes) -> None:
-        """Publish something that may be lost.
+        """Publish a message that may be lost, without waiting for its confirm.
 
         Raises:
-            ServerBusy: RabbitMQ takes nothing now.
+            ServerBusy: RabbitMQ takes no messages now.
         """
         publisher = self._publisher(exchange)
         publisher.publish(exchange, "", properties, body, mandatory=False)
         reach("engine.tell.published", publisher.channel)
 
     def answer(self, reply_to: str, correlation_id: str, body: bytes) -> bool:
-        """Answer another process; it asks again when this is lost.
+        """Answer another process, which asks again when the answer is lost.
 
-        What is said comes in the order of the calls. Returns whether RabbitMQ takes it now.
+        Answers arrive in the order of the calls. Returns whether RabbitMQ takes messages now.
 
         Raises:
-            BrokerError: nothing was said.
+            BrokerError: no answer was published.
         """
         if self._connection is None or self._addresses is None or self.blocked is not None:
             return False
@@ -261,10 +262,10 @@ class Sender:
         reach("engine.tell.published", publisher.channel)
 
     async def is_there(self, connection: HasChannels, address: str) -> bool:
-        """Whether there is a process that `answer` reaches, asked on another connection.
+        """Return whether a process still has a reply address; asked on another connection.
 
         Raises:
-            BrokerError: nobody knows.
+            BrokerError: RabbitMQ does not tell.
         """
         if self._addresses is None:
             raise ConnectionLost(text="not connected")
@@ -272,7 +273,7 @@ class Sender:
 
     @property
     def silent(self) -> dict[str, int]:
-        """Exchanges and queues that RabbitMQ confirms nothing for: since when (UTC ms)."""
+        """By exchange or queue without confirms: the time since when (UTC ms)."""
         for target, publisher in self._publishers.items():
             if publisher.silent_s:
                 self._note_silent(target, publisher)
@@ -295,7 +296,7 @@ class Sender:
             silence.seen_s = self._loop.time()
 
     def _publisher(self, target: str) -> Publisher:
-        """Return the target's publisher; of very many targets some share one."""
+        """Return a target's publisher; above `TARGETS_MAX` targets, some share one."""
         if self.blocked is not None:
             raise _busy(f"RabbitMQ has an alarm: {self.blocked}")
         connection = self._connection
@@ -318,7 +319,7 @@ class Sender:
         return publisher
 
     def _retire(self) -> None:
-        """Close the channels that were not used for a while."""
+        """Close the channels that were not used for `IDLE_S`."""
         before_s = self._loop.time() - IDLE_S
         asking = {channel for _, channel in self._questions.values()}
         for target, publisher in list(self._publishers.items()):

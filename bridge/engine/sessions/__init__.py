@@ -1,1 +1,1 @@
-"""Sessions: who holds an entity's messages, and the receivers that lock its sessions."""
+"""Sessions: the owners of a session entity's messages, and the receivers that lock sessions."""

@@ -1,9 +1,10 @@
-"""One accept of a session: a *candidate* receiver for each shard that may give one, the first wins.
+"""One accept of a session: a *candidate* receiver for each shard, of which the first wins.
 
-A named session is in one shard. The next session is asked for in all of them: of the shards that
-are owned here one after the other, since they answer at once, and only when none has anything of
-all together. What else is granted is given back unused. So that shards of other bridges are not
-left for ever while those here have something, each `TURN`th accept gives them a moment's lead.
+A named session is in one shard. The next session is asked for in all shards. First come the shards
+that this process owns, one after the other, since they answer at once. When none of them gives a
+session, all shards are asked together. Other grants are given back unused. Every `TURN`th accept
+asks the shards of other bridges `LEAD_S` earlier. Otherwise their sessions would wait as long as
+this process's shards have sessions.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class Acceptance:
     """Waits until one of several candidates has a session.
 
     Args:
-        session_id: which, or `None` for the next one.
-        find: returns where the owner of a candidate's shard is.
-        owned: returns the owner of a candidate's shard when that is this process, else `None`.
-        moved: called when a candidate's shard is not owned where it was.
+        session_id: the session's id, or `None` for the next session.
+        find: returns the location of the owner of a candidate's shard.
+        owned: returns the location when this process owns the candidate's shard, else `None`.
+        moved: called with a candidate when its shard's owner has changed.
     """
 
     def __init__(
@@ -53,13 +54,13 @@ class Acceptance:
         self._busy: dict[SessionReceiver, ServerBusy] = {}
 
     async def wait(self, *, lead_elsewhere: bool) -> SessionReceiver:
-        """Return the candidate that has a session; all others are closed, or are to be.
+        """Return the candidate that has a session; all other candidates give up.
 
         Args:
             lead_elsewhere: shards that other bridges own are asked first.
 
         Raises:
-            ServiceBusError: the session is another's, or cannot be had now.
+            ServiceBusError: another receiver holds the session, or no owner gives one now.
         """
         try:
             return await self._first(lead_elsewhere)
@@ -92,14 +93,14 @@ class Acceptance:
         finally:
             for task in tasks:
                 if not task.cancel() and not task.cancelled():
-                    task.exception()  # another candidate's counted
+                    task.exception()  # another candidate has decided the result
 
     def _start(self, candidate: SessionReceiver) -> asyncio.Task[None]:
         work = self._given_in_the_end(candidate)
         return asyncio.get_running_loop().create_task(work, name="session candidate")
 
     def _asked_here(self, candidate: SessionReceiver) -> bool:
-        """Ask an owner in this process; whether it has given a session at once."""
+        """Ask an owner in this process; return whether it has given a session at once."""
         at = self._owned(candidate)
         if at is None:
             return False
@@ -107,10 +108,10 @@ class Acceptance:
         return candidate.accepted()
 
     def _found(self, tasks: dict[asyncio.Task[None], SessionReceiver]) -> SessionReceiver | None:
-        """Return a candidate that has a session; who has lost it meanwhile asks again.
+        """Return a candidate that has a session; one that has lost it meanwhile asks again.
 
         Raises:
-            ServiceBusError: none can have any.
+            ServiceBusError: the error of a finished candidate.
         """
         for task in [each for each in tasks if each.done()]:
             candidate = tasks.pop(task)
@@ -121,10 +122,11 @@ class Acceptance:
         return None
 
     async def _given_in_the_end(self, candidate: SessionReceiver) -> None:
-        """Have a session, however often the shard's queue or owner gives no answer meanwhile.
+        """Ask for a session until one is given; try again while the shard is busy.
 
         Raises:
-            ServerBusy: no shard gives any.
+            SessionCannotBeLocked: another receiver holds the session.
+            ServerBusy: the shards of all candidates are busy.
         """
         while True:
             try:
@@ -138,17 +140,17 @@ class Acceptance:
                 return
 
     async def _given(self, candidate: SessionReceiver) -> None:
-        """Have a session.
+        """Ask for a session until one is given; ask again when the shard's owner changes.
 
         Raises:
-            SessionCannotBeLocked: it is another's.
-            ServerBusy: nobody gives any now.
+            SessionCannotBeLocked: another receiver holds the session.
+            ServerBusy: the shard's owner cannot be asked now.
         """
         while True:
             if not candidate.is_asked:
                 try:
                     at = await self._find(candidate)
-                except OperationTimeout:  # a takeover may last: the receiver's own time counts
+                except OperationTimeout:  # a takeover may last: only the receiver's timeout ends it
                     await asyncio.sleep(AGAIN_S)
                     continue
                 except BrokerError as error:

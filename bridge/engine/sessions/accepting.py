@@ -1,4 +1,4 @@
-"""The receivers of sessions in this process: they accept, and hear when their sessions end."""
+"""The session receivers of this process: accepting sessions, and requests about them."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from bridge.wire.reply import Done, encode_done
 from bridge.wire.sessions import Key, session_id_in
 
 STATE_BYTES_MAX = 256 << 10
-"""What Service Bus's Standard tier stores with a session."""
+"""The largest state of a session in Service Bus's Standard tier."""
 
 PING_S = 2.0
-"""So often a bridge that owns sessions of receivers here is asked whether it is there."""
+"""The time between two checks of the bridges that own sessions of receivers here."""
 
 log = logging.getLogger(__name__)
 
@@ -55,15 +55,15 @@ Undelivered = Callable[[EntityPath, Received, Undeliverable], None]
 
 
 class Accepting:
-    """What this process has to do with sessions.
+    """All session receivers and shard owners of this process.
 
     Args:
         on_undeliverable: called with a message that no client can have.
-        definition: returns that of an entity which is there, and may be received from, now.
-        capabilities: returns RabbitMQ's, once something is accepted.
+        definition: returns the definition of an entity; raises when it cannot be received from.
+        capabilities: returns RabbitMQ's capabilities; called from the first accept on.
         consumes_once: returns whether no channel may consume twice (`Windows`).
-        bridges: returns the names of all bridges that are there.
-        deferred: the locks of deferred messages that end with their session's.
+        bridges: returns the names of all running bridges.
+        deferred: the locks of deferred messages, which end with their session's.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class Accepting:
         return f"Accepting({len(self._receivers)} receivers, {self._owners})"
 
     def introduce(self, peers: Peers) -> None:
-        """Say how other bridges are asked, before anything is accepted."""
+        """Set the connection to other bridges; called before the first accept."""
         self._remote.peers = self._peers = peers
         self._owners.introduce(peers)
 
     @property
     def natives(self) -> list[str]:
-        """A sentence for each entity whose queues somebody else consumes, too."""
+        """A sentence for each owned entity whose queues native consumers consume, too."""
         natives: dict[str, int] = {}
         for each in self._owners.all:
             if each.is_ready and each.natives:
@@ -116,7 +116,7 @@ class Accepting:
 
     @property
     def open_paths(self) -> set[str]:
-        """The entities of sessions that are held here, or waited for (lower case)."""
+        """The entities with receivers here that hold a session or wait for one (lower case)."""
         return {each.path.key for each in self._receivers.values()}
 
     def held(self, path: str) -> int:
@@ -163,7 +163,7 @@ class Accepting:
             raise OperationTimeout(texts.NO_SESSION_IN_TIME) from error
 
     def _shards_for(self, queue: model.ReceiveEntity, session_id: str | None) -> Sequence[int]:
-        """Return the shards that may have a session; of the next one each time another first."""
+        """Return the shards to ask for a session: its own, or all from a shard that rotates."""
         count = count_of(queue)
         if session_id is not None or count == 1:
             return (shard_of(session_id, count),)
@@ -182,21 +182,21 @@ class Accepting:
     def took_deferred(
         self, queue: model.ReceiveEntity, session_id: str, tokens: Sequence[UUID]
     ) -> None:
-        """A session's receiver has some of its deferred messages: their locks end with its own."""
+        """Note a session receiver's deferred messages: their locks end with the session's lock."""
         receiver = self._receiver(queue, session_id)
         if receiver is not None:
             self._deferred.took(receiver, tokens)
 
     async def check(self, queue: model.ReceiveEntity, session_id: str) -> None:
-        """Raise SessionLockLost unless somebody holds a session."""
+        """Raise SessionLockLost unless a receiver holds the session."""
         await self._ask(wire.CHECK, queue, session_id)
 
     async def state(self, queue: model.ReceiveEntity, session_id: str) -> bytes | None:
-        """Return what is stored with a session."""
+        """Return a session's stored state."""
         return wire.decode_state((await self._ask(wire.GET_STATE, queue, session_id)).content)
 
     async def store(self, queue: model.ReceiveEntity, session_id: str, state: bytes | None) -> None:
-        """Store a state with a session, or clear it."""
+        """Store a session's state; `None` clears it."""
         if state is not None and len(state) > STATE_BYTES_MAX:
             raise MessageSizeExceeded(
                 texts.state_too_large(queue.path, len(state), STATE_BYTES_MAX)
@@ -207,12 +207,17 @@ class Accepting:
     async def delete(
         self, queue: model.ReceiveEntity, session_id: str, count: int, before_ms: int
     ) -> int:
-        """Delete what waits in a session; return how many messages are gone."""
+        """Delete up to `count` waiting messages of a session; return the count of deleted ones."""
         fields: Table = {"count": long(count), "before": long(before_ms)}
         return (await self._ask(wire.DELETE, queue, session_id, fields)).numbers[0]
 
     async def sessions(self, queue: model.ReceiveEntity, updated_after_ms: int | None) -> list[str]:
-        """Return the ids of sessions, in order."""
+        """Return the ids of an entity's sessions, sorted.
+
+        Args:
+            updated_after_ms: only sessions whose state was set after this time; `None`: all
+                sessions with a state or messages.
+        """
         fields = {"after": long(-1 if updated_after_ms is None else updated_after_ms)}
         asks = (self._sessions_of(queue, shard, fields) for shard in range(count_of(queue)))
         return list(heapq.merge(*await asyncio.gather(*asks)))
@@ -222,7 +227,7 @@ class Accepting:
     ) -> list[str]:
         try:
             done = await (await self._owners.find(queue, shard)).ask(wire.LIST, fields)
-        except (Unroutable, ServerBusy):  # it was owned there
+        except (Unroutable, ServerBusy):  # the shard's owner has changed
             self._owners.ask_again((queue.path.lower(), shard))
             done = await (await self._owners.find(queue, shard)).ask(wire.LIST, fields)
         return [str(each) for each in json.loads(done.content)]
@@ -238,12 +243,12 @@ class Accepting:
             raise SessionLockLost(texts.SESSION_LOCK_LOST) from error
 
     def follow(self, namespace: model.Namespace) -> None:
-        """The definitions have changed."""
+        """Take over changed definitions; receivers of entities that are no more lose sessions."""
         for path in self._owners.follow(namespace):
             self._lose(partial(_is_of, path))
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close all receivers, then end all owners."""
         if self._pinging is not None:
             self._pinging.cancel()
         gives = [receiver.close() for receiver in list(self._receivers.values())]
@@ -251,7 +256,7 @@ class Accepting:
         self._remote.close()
         await self._owners.end()
 
-    # What an acceptance asks.
+    # Calls of an acceptance.
 
     async def _find_for(self, candidate: SessionReceiver) -> Location:
         at = await self._owners.find(self._definition(candidate.path), candidate.shard)
@@ -266,10 +271,10 @@ class Accepting:
     def _moved(self, candidate: SessionReceiver) -> None:
         self._owners.ask_again((candidate.path.key, candidate.shard))
 
-    # What an owner says.
+    # Events of an owner.
 
     def _tell(self, key: Key, event: Event) -> None:
-        """Have a receiver hear something, here or in another process."""
+        """Send an event to a receiver, in this process or another bridge."""
         if self._locks.is_named(key[0]):
             receiver = self._receivers.get(key[1])
             if receiver is not None:
@@ -277,13 +282,13 @@ class Accepting:
             return
         self._remote.tell(key, event)
 
-    # What another bridge says.
+    # Requests and events of another bridge.
 
     async def carry_out(self, what: str, question: Table) -> bytes:
-        """Do what another bridge asks or tells; return the reply.
+        """Carry out another bridge's request or event; return the reply.
 
         Raises:
-            ServiceBusError: the answer.
+            ServiceBusError: the answer is this error.
         """
         if what == wire.EVENT:
             number, event = decode_event(question)
@@ -299,7 +304,7 @@ class Accepting:
             return encode_done(())
         return await self._remote.carry_out(what, question)
 
-    # Bridges that go.
+    # Lost bridges.
 
     def _watch(self) -> None:
         if self._pinging is None or self._pinging.done():
@@ -307,7 +312,7 @@ class Accepting:
             self._pinging = loop.create_task(self._ping(), name="session ping")
 
     async def _ping(self) -> None:
-        """See whether the bridges are there that own sessions of receivers here."""
+        """Check every `PING_S` that the bridges that own receivers' sessions are running."""
         while bridges := self._asked_bridges():
             for bridge in bridges:
                 with contextlib.suppress(ServiceBusError):
@@ -315,7 +320,7 @@ class Accepting:
                         await self._peers.ask(bridge, {"do": text(wire.PING)})
                     except Unroutable:
                         self._on_gone(bridge)
-            # Under its earlier name this process hears nothing any more.
+            # Messages to this process's earlier name do not reach it any more.
             self._lose(partial(_is_deaf, self._locks.instance))
             await asyncio.sleep(PING_S)
 
@@ -324,7 +329,7 @@ class Accepting:
         return {at.bridge for at in asked if isinstance(at, Remote)}
 
     def _on_ready(self, shard: Shard) -> None:
-        """This process owns a shard's sessions: nobody else does."""
+        """End receivers at a shard's earlier owner: this process owns the shard now."""
         self._lose(
             lambda each: isinstance(each.at, Remote) and (each.path.key, each.shard) == shard
         )
@@ -338,7 +343,7 @@ class Accepting:
             receiver.on_event(Lost(has_moved=True))
 
     def _receiver(self, queue: model.ReceiveEntity, session_id: str) -> SessionReceiver | None:
-        """Return who holds a session here, or asks for it."""
+        """Return the receiver of this process that has a session, or `None`."""
         key = queue.path.lower()
         for receiver in self._receivers.values():
             if receiver.session_id == session_id and receiver.path.key == key:
@@ -351,7 +356,7 @@ class Accepting:
 
 
 def is_of_session(received: Received, session_id: str) -> bool:
-    """Whether a message is a session's."""
+    """Return whether a message belongs to a session."""
     return session_id_in(received.record.properties.headers or {}) == session_id
 
 

@@ -1,4 +1,4 @@
-"""What the owner of a shard's sessions answers, to whoever asks: this process, or another one."""
+"""The answers of a shard's owner to requests of this process or another bridge."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bridge.wire.sessions import content, integer, string
 
 
 async def answer(owner: SessionOwner, what: str, question: Table) -> Done:
-    """Carry out what is asked about a session, or list them.
+    """Carry out a request about a session, or list the sessions.
 
     Raises:
-        SessionLockLost: nobody holds the session.
-        ServerBusy, OperationTimeout: RabbitMQ does not take it, or answers nothing, now.
+        SessionLockLost: no receiver holds the session.
+        ServerBusy, OperationTimeout: RabbitMQ refuses, or does not answer now.
     """
     try:
         return await _answer(owner, what, question)

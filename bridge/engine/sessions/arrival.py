@@ -1,4 +1,4 @@
-"""A message that has come, as its session's."""
+"""A delivered message as an element of its session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bridge.wire.basic import Table
 from bridge.wire.sessions import session_id_in
 
 PLACE_BYTES = 1_500
-"""What a message takes here beside its body, for all that is known."""
+"""An estimate of the memory that a message takes beside its body."""
 
 NO_SESSION_REASON = "Session ID is null."
 NO_SESSION_DESCRIPTION = (
@@ -19,7 +19,7 @@ _NO_HEADERS: Table = {}
 
 
 def place_of(holding: HeldMessage) -> Place[HeldMessage] | None:
-    """Return a message's place, or `None` when it has no session."""
+    """Return a message's place in its session, or `None` when it has no session id."""
     session_id = session_id_in(holding.record.properties.headers or _NO_HEADERS)
     if session_id is None:
         return None

@@ -1,4 +1,4 @@
-"""Locks of deferred messages that were received under a session's: they last as long as that."""
+"""Locks of deferred messages that a session receiver has: they end with the session's lock."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Renew = Callable[[EntityPath, Sequence[UUID]], Awaitable[list[int]]]
 
 
 class DeferredLocks:
-    """What each receiver has taken of its session's deferred messages.
+    """The lock tokens of the deferred messages that each session receiver has received.
 
     Args:
-        settle: ends a message's lock, wherever it is held.
+        settle: settles a message by its lock token, in any bridge.
         renew: renews messages' locks.
     """
 
@@ -34,21 +34,24 @@ class DeferredLocks:
         return f"DeferredLocks({sum(map(len, self._tokens.values()))})"
 
     def took(self, receiver: SessionReceiver, tokens: Sequence[UUID]) -> None:
-        """A receiver has deferred messages under its session's lock."""
+        """Note lock tokens of deferred messages that a receiver has received."""
         self._tokens.setdefault(receiver, {}).update(dict.fromkeys(tokens))
 
     async def renew(self, receiver: SessionReceiver) -> None:
-        """A session's lock has its full duration again: so have these; settled ones are dropped."""
+        """Renew the deferred messages' locks with their session's; forget those that are lost."""
         for token in list(self._tokens.get(receiver, ())):
             try:
                 await self._renew(receiver.path, [token])
             except MessageLockLost:
                 self._tokens.get(receiver, {}).pop(token, None)
-            except ServiceBusError:  # nobody answers: it ends by itself
+            except ServiceBusError:  # no answer: the lock ends by itself
                 continue
 
     def ended(self, receiver: SessionReceiver) -> None:
-        """A session's lock has ended: so do these; one more on their counts if it has expired."""
+        """End the deferred messages' locks with their session's.
+
+        Their delivery counts are raised by 1 if the session's lock has expired.
+        """
         tokens = self._tokens.pop(receiver, None)
         if tokens:
             disposition = Abandon() if receiver.lock_has_expired else Release()
@@ -56,5 +59,5 @@ class DeferredLocks:
 
     async def _end(self, path: EntityPath, tokens: list[UUID], disposition: Disposition) -> None:
         for token in tokens:
-            with contextlib.suppress(ServiceBusError):  # it is settled, or ends by itself
+            with contextlib.suppress(ServiceBusError):  # settled, or its lock ends by itself
                 await self._settle(path, token, disposition)

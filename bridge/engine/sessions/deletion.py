@@ -1,4 +1,4 @@
-"""Messages of a session deleted in batches, by whoever holds its lock."""
+"""Batch delete of a held session's messages."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from bridge.engine.sessions.messages import SessionMessages
 from bridge.machine.deduplicator import Left
 
 DELETES_S = 10.0
-"""A batch delete that takes longer answers what it has done."""
+"""The time after which a batch delete answers with its count so far."""
 
 DELETED_AT_ONCE = 100
-"""Messages that are deleted before others have their turn of the event loop."""
+"""The messages that are deleted before other tasks get their turn of the event loop."""
 
 COMES_S = 0.02
-"""So often it is looked whether a body that RabbitMQ is to bring again has come."""
+"""The time between two looks for a body that is fetched again."""
 
 
 async def delete(messages: SessionMessages, session_id: str, count: int, before_ms: int) -> int:
-    """Settle what waits in a session, in order, until one came too late; return how many.
+    """Settle a session's waiting messages in order; return the count of those that are gone.
+
+    Ends at the first message enqueued at or after `before_ms`, at `count`, or after `DELETES_S`.
+    Messages acked on a channel that has ended are not counted.
 
     Raises:
-        SessionLockLost: nobody holds it.
+        SessionLockLost: no receiver holds the session.
     """
     messages.check(session_id)
     deleted = 0
@@ -50,11 +53,11 @@ async def delete(messages: SessionMessages, session_id: str, count: int, before_
 
 
 async def _is_written(channel: Channel) -> bool:
-    """Wait until all acks of a channel are with RabbitMQ; whether they are."""
+    """Wait until all acks of a channel are written; return whether they were."""
     written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def on_written(error: BrokerError | None) -> None:
-        if not written.done():  # whoever asked may be gone
+        if not written.done():  # the waiting caller may be cancelled
             written.set_result(error is None)
 
     try:

@@ -1,4 +1,4 @@
-"""What the owner of an entity's sessions tells a receiver, in this process or another."""
+"""The events that the owner of a shard's sessions sends to receivers, in any process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridge.wire.sessions import content, integer, string
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """It holds a session from now on."""
+    """The receiver holds a session from now on."""
 
     session_id: str
     until_ms: int
@@ -22,19 +22,24 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The session is another receiver's."""
+    """The receiver gets no session: another one holds the session that it asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Its lock, or its wait, has ended: at its instant, or because the owner is one no more."""
+    """The receiver's lock or wait has ended.
+
+    Attributes:
+        has_moved: the owner has changed, the entity is gone, or the receiver's bridge is lost; if
+            `False`, the lock has expired.
+    """
 
     has_moved: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """It has a message."""
+    """A message is delivered to the receiver."""
 
     received: Received
 
@@ -65,10 +70,10 @@ def encode_event(receiver: int, event: Event) -> Table:
 
 
 def decode_event(table: Table) -> tuple[int, Event]:
-    """Return the receiver and the event.
+    """Return an event and its receiver's number from another bridge's question.
 
     Raises:
-        LookupError, ValueError, TypeError: it is none.
+        LookupError, ValueError, TypeError: the table is no event.
     """
     receiver = integer(table, "receiver")
     kind = string(table, "kind")

@@ -1,4 +1,4 @@
-"""Where the owner of a shard's sessions is: in this process, or in another that is asked."""
+"""The location of a shard's owner: in this process, or in another one, by questions."""
 
 from __future__ import annotations
 
@@ -20,35 +20,38 @@ from bridge.wire.sessions import Key
 
 
 class Location(Protocol):
-    """What can be asked of the owner of a shard's sessions."""
+    """The requests to the owner of a shard's sessions."""
 
     def accept(self, key: Key, session_id: str | None, *, deletes: bool) -> None:
-        """A receiver wants a session; it is told."""
+        """Ask for a session for a receiver; an event is the answer."""
 
     def add_credit(self, key: Key, count: int) -> None:
-        """A receiver wants messages."""
+        """Add credit for `count` messages of a receiver."""
 
     async def drain(self, key: Key) -> int:
-        """A receiver wants no more; returns how many it was told of."""
+        """Take back a receiver's credit; return the count of messages sent to it so far.
+
+        An owner in this process returns 0: its messages have arrived already.
+        """
 
     def close(self, key: Key, *, unused: bool) -> Awaitable[None]:
-        """A receiver gives up; the owner hears of it in the order of the calls.
+        """End a receiver's lock or wait; the owner gets all calls in their order.
 
         Args:
             unused: no client has had the session.
         """
 
     async def ask(self, what: str, fields: Table) -> Done:
-        """Ask what `answers.answer` carries out.
+        """Send a request that `answers.answer` carries out; return its result.
 
         Raises:
             Unroutable: the owner is gone.
-            ServiceBusError: the answer.
+            ServiceBusError: the answer is this error.
         """
 
 
 class Local:
-    """It is this process."""
+    """An owner in this process."""
 
     def __init__(self, owner: SessionOwner) -> None:
         self._owner = owner
@@ -57,7 +60,7 @@ class Local:
         return "Local()"
 
     def accept(self, key: Key, session_id: str | None, *, deletes: bool) -> None:
-        """Accept a session."""
+        """Ask for a session; the answer may come before this returns."""
         self._owner.messages.accept(key, session_id, deletes=deletes)
 
     def add_credit(self, key: Key, count: int) -> None:
@@ -65,7 +68,7 @@ class Local:
         self._owner.messages.add_credit(key, count)
 
     async def drain(self, key: Key) -> int:
-        """Take back credit; nothing is on its way."""
+        """Take back credit; return 0, since no message is on its way."""
         self._owner.messages.drain(key)
         return 0
 
@@ -75,18 +78,18 @@ class Local:
         return done()
 
     async def ask(self, what: str, fields: Table) -> Done:
-        """Carry it out."""
+        """Carry out a request."""
         return await answer(self._owner, what, fields)
 
 
 class Remote:
-    """It is another process.
+    """An owner in another bridge.
 
     Args:
-        on_gone: called when it turns out that the process is gone.
+        on_gone: called with the bridge's name when a request does not reach it.
 
     Attributes:
-        bridge: that process, by name.
+        bridge: the bridge's name.
     """
 
     def __init__(
@@ -118,7 +121,7 @@ class Remote:
         self._post(wire.CREDIT, key, {"count": long(count)})
 
     async def drain(self, key: Key) -> int:
-        """Take back credit; what is on its way is counted."""
+        """Take back credit; return the count of messages sent to the receiver so far."""
         return (await self.ask(wire.DRAIN, wire.of_receiver(key))).numbers[0]
 
     def close(self, key: Key, *, unused: bool) -> Awaitable[None]:
@@ -133,7 +136,7 @@ class Remote:
         return heard
 
     async def ask(self, what: str, fields: Table) -> Done:
-        """Ask it."""
+        """Send a request to the bridge; return the result."""
         question = wire.question(what, str(self._path), self._shard, fields)
         try:
             return await self._peers.ask(self.bridge, question)
@@ -162,12 +165,12 @@ class Remote:
     ) -> None:
         told(error)
         if error is not None:
-            # What was not said would be missed: the receivers there begin anew.
+            # The bridge misses a request: all receivers of its sessions here begin anew.
             asyncio.get_running_loop().call_soon(self._on_gone, self.bridge)
 
 
 def done() -> asyncio.Future[None]:
-    """Return what is done already; nobody has to await it."""
+    """Return a future that is done; it need not be awaited."""
     found: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     found.set_result(None)
     return found

@@ -1,7 +1,7 @@
-"""The messages of one session entity: the machine of sessions, carried out on RabbitMQ.
+"""The messages of one shard of a session entity: the session machine's effects on RabbitMQ.
 
-A count that Service Bus's rules raise is in the message, which is published again (publish,
-confirm, ack): RabbitMQ's own counts say how often holders changed, and are not looked at.
+The delivery count is in the message. To raise it, the message is published again (publish, confirm,
+ack). RabbitMQ's own counts tell how often the owner changed: they are not read.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ Tell = Callable[[Key, events.Event], None]
 
 
 class SessionMessages:
-    """All messages of one shard, by session; see `owner.Owner` for what settling needs.
+    """All messages of one shard, by session; their owner for settling (`settlement.owner.Owner`).
 
     Args:
-        tell: called with what a receiver is to hear.
+        tell: called with each event of a receiver.
 
     Attributes:
-        path: the entity's.
+        path: the entity's path.
         queue: the entity's definition.
-        resource: the RabbitMQ queue's name.
-        machine: which message is whose.
-        arrivals: how many have come from RabbitMQ.
-        windows: where they are held; `None` while they are not.
+        resource: the name of the shard's queue in RabbitMQ.
+        machine: the state machine that gives sessions and messages to receivers.
+        arrivals: the count of deliveries since the takeover.
+        windows: the channels that hold the messages; `None` while this process is not the owner.
     """
 
     is_dead_letter = False
@@ -102,7 +102,7 @@ class SessionMessages:
         self.machine.max_delivery_count = queue.max_delivery_count
 
     def lose(self) -> None:
-        """RabbitMQ has taken everything back, or does: all locks end."""
+        """End all locks and give all messages back; each receiver is told `Lost`."""
         windows, self.windows = self.windows, None
         if windows is not None:
             windows.close()
@@ -114,56 +114,64 @@ class SessionMessages:
                 self._tell(_key(effect.receiver), events.Lost(has_moved=True))
 
     def stop(self) -> None:
-        """Wake no more."""
+        """Stop the timer of locks."""
         self._alarm.stop()
 
     def sweep(self) -> Any:
-        """End what has expired, a session a step."""
+        """End expired messages at the head of each session, a session a step."""
         for effects in self.machine.sweep(now_ms=now_ms()):
             self._do(effects)
             yield
 
     def refresh(self, at_most: int) -> bool:
-        """Publish old messages again; return whether there were any."""
+        """Publish up to `at_most` old messages again; return whether there were any."""
         effects = self.machine.refresh(at_most, now_ms=now_ms())
         self._do(effects)
         return bool(effects)
 
-    # What receivers want.
+    # Requests of receivers.
 
     def accept(self, key: Key, session_id: str | None, *, deletes: bool) -> None:
-        """A receiver wants a session, or (`None`) the next one."""
+        """Give a receiver a session, now or later; `None` means the next one.
+
+        Args:
+            deletes: messages are settled at their delivery (receive and delete).
+        """
         self._modes[key] = deletes
         self._do(self.machine.accept(key, session_id, now_ms=now_ms()))
 
     def add_credit(self, key: Key, count: int) -> None:
-        """A receiver wants `count` more messages."""
+        """Add credit for `count` more messages of a receiver."""
         self._do(self.machine.add_credit(key, count, now_ms=now_ms()))
 
     def drain(self, key: Key) -> None:
-        """A receiver wants no more for now."""
+        """Take back a receiver's credit."""
         self.machine.drain(key)
 
     def close(self, key: Key, *, unused: bool) -> None:
-        """A receiver gives up its session, or its wait; `unused`: no client has had it."""
+        """End a receiver's session lock, or its wait.
+
+        Args:
+            unused: no client has had the session: it stays the next one.
+        """
         self._modes.pop(key, None)
         self._do(self.machine.close(key, unused=unused, now_ms=now_ms()))
 
     def knows(self, key: Key) -> bool:
-        """Whether a receiver has a session, or waits for one."""
+        """Return whether a receiver has a session, or waits for one."""
         return key in self._modes
 
     def forget_bridge(self, instance: bytes) -> list[Key]:
-        """A bridge is gone: so are its receivers; return these."""
+        """Close all receivers of a bridge that is gone; return them."""
         gone = [key for key in self._modes if key[0] == instance]
         for key in gone:
             self.close(key, unused=False)
         return gone
 
     def withdraw(self, key: Key) -> list[Key]:
-        """A receiver's bridge does not hear of its session; return who has and awaits none now.
+        """Close a receiver whose bridge does not answer, and all that wait at that bridge.
 
-        Whoever else waits there hears no more; what others there hold is theirs.
+        Other receivers of the bridge keep their sessions. Returns the closed receivers.
         """
         holders = set(self.machine.holders)
         gone = [each for each in self._modes if each[0] == key[0] and each not in holders]
@@ -174,10 +182,10 @@ class SessionMessages:
         return gone
 
     def renew(self, session_id: str) -> int:
-        """Return a session's new end (UTC ms).
+        """Renew the locks of a session and of its delivered messages; return the end (UTC ms).
 
         Raises:
-            SessionLockLost: nobody holds it.
+            SessionLockLost: no receiver holds the session.
         """
         renewed = self.machine.renew(session_id, now_ms=now_ms())
         if renewed is None:
@@ -189,42 +197,42 @@ class SessionMessages:
         return renewed[0]
 
     def check(self, session_id: str) -> None:
-        """Raise SessionLockLost unless somebody holds a session."""
+        """Raise SessionLockLost unless a receiver holds the session."""
         if not self.machine.is_held(session_id, now_ms=now_ms()):
             raise SessionLockLost(texts.SESSION_LOCK_LOST)
 
     def take(self, session_id: str) -> HeldMessage | None:
-        """Take the next message that waits in a session, or `None` when its body is not here."""
+        """Take a held session's next message; `None`: there is none, or its body is fetched."""
         effects, place = self.machine.take(session_id, now_ms=now_ms())
         self._do(effects)
         return None if place is None else _message(place)
 
     def put_back(self, holding: HeldMessage) -> None:
-        """A message that was taken waits again, first in its session."""
+        """Return a taken message to its session, as the first that waits."""
         place = self._place(holding)
         if place is not None:
             self._do(self.machine.released(place, now_ms=now_ms()))
 
-    # What settling needs (`owner.Owner`).
+    # The interface for settling (`settlement.owner.Owner`).
 
     def holds(self, holding: HeldMessage) -> bool:
-        """Whether RabbitMQ still counts on this process to settle a message."""
+        """Return whether the message is still unacked on an open channel of this process."""
         return self.windows is not None and self.windows.holds(holding.channel)
 
     def ack(self, holding: HeldMessage, point: str) -> None:
-        """Settle a message for good."""
+        """Ack a message; `point` is the failpoint behind the ack."""
         self.departing(holding)
         holding.channel.consumers.ack(holding.tag)
         reach(point, holding.channel)
 
     def departing(self, holding: HeldMessage) -> None:
-        """A message is about to be settled, or handed over."""
+        """Note that a message is about to be settled, or handed over."""
         place = self._place(holding)
         if place is not None:
             self.machine.leaving(place)
 
     def stayed(self, holding: HeldMessage) -> None:
-        """A message that was about to be handed over was not."""
+        """Undo `departing` or `putting_back` after a failed hand-over."""
         place = self.machine.find(holding.identity)
         if place is None:
             return
@@ -232,30 +240,30 @@ class SessionMessages:
         effects = self.machine.stayed(place, where, now_ms=now_ms())
         if effects is not None:
             token = place.lock
-            self._loop.call_soon(self._end_lock, token)  # it is put back meanwhile
+            self._loop.call_soon(self._end_lock, token)  # the caller puts the lock back first
             self._do(effects)
 
     def putting_back(self, holding: HeldMessage, generation: int) -> None:
-        """A message is about to be published into its queue again."""
+        """Note that a message is about to be published into its queue again."""
         place = self._place(holding)
         if place is not None:
             self.machine.returning(place, now_ms=now_ms())
 
     def give_back(self, holding: HeldMessage, point: str) -> None:
-        """A message was abandoned, or its lock has ended: one more on its count."""
+        """Make a message available again with its delivery count raised by 1."""
         place = self._place(holding)
-        # The session's lock may have ended in the same instant, and that was counted.
+        # The session's lock may have ended at the same instant: the count is raised already.
         if place is not None and place.state == OUT:
             self._do([self.machine.fail(place, now_ms=now_ms())])
 
     def release(self, holding: HeldMessage) -> None:
-        """Make a message available again without counting."""
+        """Make a message available again, its delivery count unchanged."""
         place = self._place(holding)
         if place is not None and place.state == OUT:
             self._do(self.machine.released(place, now_ms=now_ms()))
 
     def left(self, holding: HeldMessage, how: Left) -> None:
-        """A message has left the queue, or is to come again."""
+        """Note that a message has left the queue; one that was replaced comes again."""
         if how is Left.REPLACED:
             return
         place = self._place(holding)
@@ -263,10 +271,14 @@ class SessionMessages:
         if place is not None:
             self._do(self.machine.left(place, is_settled=how is Left.SETTLED))
 
-    # Messages that come.
+    # Deliveries.
 
     def arrived(self, delivery: Delivery) -> None:
-        """RabbitMQ has brought a message."""
+        """Add a delivered message to its session.
+
+        A message without a session id, or an unreadable one, becomes a dead letter. A message that
+        was published past the front exchange is sent back to be numbered.
+        """
         self.arrivals += 1
         try:
             holding = read(delivery, 0, can_expire=True, reader=self._reader)
@@ -287,7 +299,7 @@ class SessionMessages:
             self._do(effects)
 
     def refuse(self, delivery: Delivery, error: str) -> None:
-        """Have a message made a dead letter that came where it does not belong."""
+        """Make a message that does not belong in its queue a dead letter, and log it as poison."""
         self._departure.poison.note("session", self.resource, error)
         self._departure.refuse(self, unreadable(delivery, 0), MALFORMED_MESSAGE, error)
 
@@ -347,7 +359,7 @@ class SessionMessages:
             self._counters.received_and_deleted += 1
             self._tell(key, events.Message(holding.received()))
             return
-        # LockDuration may have been made shorter since: the session's lock is the longer one then.
+        # After LockDuration was made shorter, the rest of the session's lock may be longer.
         duration_ms = max(self.queue.lock_duration_ms, session_until_ms - now_ms())
         token, until_ms = self._locks.acquire(self, holding, duration_ms)
         place.lock = token

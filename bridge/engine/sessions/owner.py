@@ -1,9 +1,9 @@
-"""Who owns the messages of one shard of a session entity: one process, all of them.
+"""The owner of one shard of a session entity: one process, which holds all messages of the shard.
 
-The bridge that owns the queue of states (`ownership`) consumes the shard's own queue too, and
-nobody else does. It begins when its predecessor's consumers are gone, and gives nothing to anybody
-until all that was in the queue then has come: so the order within a session stays. When one of its
-channels ends, it lets go of everything: all sessions are lost, and the next owner begins again.
+The bridge that owns the shard's queue `$sessions` (`ownership`) also consumes the shard's queue, as
+the only bridge. It begins when its predecessor's consumers are gone. It gives no session until all
+messages that were in the queue then have come, so the order within a session stays. When one of its
+channels ends, it gives everything back: all its sessions are lost, and the next owner begins.
 """
 
 from __future__ import annotations
@@ -31,38 +31,39 @@ from bridge.wire.sessions import STATE, WHERE
 REOPEN_S = 0.5
 
 SWEEP_S = 10.0
-"""So often expired messages are looked for that nobody asks for."""
+"""The time between two sweeps: they end expired messages that no receiver asks for."""
 
 SWEPT_AT_ONCE = 500
 
 REFRESHED_AT_ONCE = 500
 REFRESH_S = 0.25
 REFRESHES_MAX = 20
-"""So many old messages are published again at once, so soon again, so often a sweep: 10,000 in 15
-seconds, each of which its session waits for for a moment."""
+"""Old messages that are published again at once, the time between two such rounds, and the rounds a
+sweep: 10,000 messages in 15 seconds. A session waits a moment for each of its messages."""
 
 log = logging.getLogger(__name__)
 
 
 class SessionOwner:
-    """This process as the owner of a shard's sessions, or as one that stands by.
+    """This process's part in owning a shard: as the owner, or standing by.
 
     Args:
-        messages: what it holds, once it is the owner.
-        states: the queue of their sessions' states.
-        compacts_logs: whether RabbitMQ does, and old messages may stay where they are.
+        messages: the shard's messages, empty until this process is the owner.
+        states: the name of the shard's queue `$sessions`.
+        compacts_logs: whether RabbitMQ compacts a queue's log; else old messages are published
+            again.
         consumes_once: see `Windows`.
-        on_ready: called whenever this process has become the owner.
+        on_ready: called whenever this process has become the owner and has all messages.
         first: called before this process stands by for the first time.
-        elsewhere: has a bridge stand by that is to own the shard rather than this one; returns
-            whether there is one.
+        elsewhere: makes the first bridge in the shard's order stand by; returns whether that is
+            another bridge, which stands by now.
 
     Attributes:
-        messages: what it holds.
-        ownership: its place among those who consume the queue of states.
-        stored: what is stored there.
-        is_ready: whether this process has the shard's messages, all of them.
-        natives: how many consumers of the queue are not this process's.
+        messages: the shard's messages.
+        ownership: this process's consumer of the queue `$sessions`.
+        stored: the states of the shard's sessions.
+        is_ready: whether this process is the owner and has all messages of the shard.
+        natives: the count of the queue's consumers that are not this process's.
     """
 
     def __init__(
@@ -103,24 +104,24 @@ class SessionOwner:
         return f"SessionOwner({self.messages!r}, is_ready={self.is_ready})"
 
     async def stand_by(self) -> None:
-        """Be the owner, or stand ready to, behind those who are to be it rather."""
+        """Consume `$sessions`; the first time, bridges before this one in the order go first."""
         if self._first is not None:
             await self._first()
         await self.stand_by_now()
 
     async def stand_by_now(self) -> None:
-        """Be the owner, or stand ready to; see `Ownership.stand_by`."""
+        """Consume `$sessions` at once, as the owner or standing by; see `Ownership.stand_by`."""
         self._first = None
         if not self._is_closed:
             await self.ownership.stand_by()
 
     async def catch_up(self) -> None:
-        """Return when all that RabbitMQ has given out so far has come; raises BrokerError."""
+        """Wait for all messages that RabbitMQ has delivered so far; raises BrokerError."""
         if self.messages.windows is not None:
             await self.messages.windows.catch_up()
 
     async def end(self) -> None:
-        """Let go of everything, in order."""
+        """Close the channels after RabbitMQ has applied their acks; own nothing from now on."""
         self._is_closed = True
         self._tasks.cancel()
         self.messages.stop()
@@ -129,37 +130,37 @@ class SessionOwner:
         self._leave()
 
     def drop(self) -> None:
-        """The entity is gone."""
+        """Give everything back at once, and own nothing from now on: the entity is gone."""
         self._is_closed = True
         self._let_go()
         self._leave()
 
-    # What the ownership says (`ownership.Owned`).
+    # Calls of the ownership (`ownership.Owned`).
 
     def became_owner(self) -> None:
-        """The entity's messages are this process's to take."""
+        """Begin to consume the shard's queue: this process is its owner now."""
         self._tasks.start(self._begin(), "session takeover")
 
     def lost(self, channel: Channel, error: BrokerError) -> None:
-        """RabbitMQ has taken the queue of states back: whoever has it owns the sessions."""
+        """Give all sessions back: this process's consumer of `$sessions` has ended."""
         self._on_lost(error)
 
     def arrived(self, delivery: Delivery, kind: object, table: Table) -> None:
-        """Keep a state, and refuse what is none."""
+        """Keep a state; refuse a message that is none."""
         if kind == STATE:
             self.stored.arrived(delivery, table)
         else:
             self.refuse(delivery, "")
 
     def reply_to(self, ask: Ask) -> bytes | None:
-        """Say who owns the sessions, once they are here."""
+        """Return an answer with this process's name; `None` until it has all messages."""
         return encode_found(self._services.locks.instance) if self.is_ready else None
 
     def refuse(self, delivery: Delivery, error: str) -> None:
-        """Have what is no state made a dead letter."""
+        """Make a message of `$sessions` that is no state a dead letter."""
         self.messages.refuse(delivery, texts.MISPLACED_STATE)
 
-    # From being the owner to the end of it.
+    # The course of an ownership.
 
     def _leave(self) -> None:
         self.ownership.leave()
@@ -195,7 +196,7 @@ class SessionOwner:
         log.info("session.owner messages=%r", self.messages)
 
     def _on_lost(self, error: BrokerError) -> None:
-        """RabbitMQ has taken everything back, or does."""
+        """Give everything back, and stand by again: a channel or consumer has ended."""
         log.info("session.lost queue=%s error=%s", self.messages.resource, error)
         self._has_been_lost = True
         self._let_go()
@@ -205,7 +206,7 @@ class SessionOwner:
             self._tasks.start(self._return(), "session return")
 
     def _hand_over(self) -> None:
-        """Another bridge is to own the shard, and nobody holds a session of it."""
+        """Leave the shard to another bridge; no receiver holds a session of it."""
         log.info("session.handed_over queue=%s", self.messages.resource)
         self._let_go()
         self._leave()
@@ -217,7 +218,7 @@ class SessionOwner:
         self.messages.lose()
 
     async def _return(self) -> None:
-        """Stand by again, as long as the queue is there."""
+        """Stand by again after `REOPEN_S`, however often RabbitMQ refuses."""
         await asyncio.sleep(REOPEN_S)
         await retry(
             self.stand_by, wait_s=REOPEN_S, retryable=BrokerError, on_failed=self._note_waiting
@@ -228,12 +229,16 @@ class SessionOwner:
         self._note_missing(error)
 
     def _note_missing(self, error: BaseException) -> None:
-        """Have a queue made again that somebody has deleted by hand."""
+        """Have the entity's queues made again when one was deleted by hand."""
         if isinstance(error, NotFound):
             self._services.on_missing(str(self.messages.path))
 
     async def _look_after(self, windows: Windows) -> None:
-        """End what has expired, renew what is old, and see who else consumes the queue."""
+        """Every `SWEEP_S`: end expired messages, refresh old ones, count native consumers.
+
+        Gives the shard up when no receiver holds a session, and the bridge that is to own the shard
+        stands by.
+        """
         while True:
             await asyncio.sleep(SWEEP_S)
             for count, _ in enumerate(self.messages.sweep()):
@@ -254,7 +259,7 @@ class SessionOwner:
                 log.info("session.unseen queue=%s error=%s", self.messages.resource, error)
 
     async def _refresh(self) -> None:
-        """Keep RabbitMQ's log of the queue short (`machine.sessions.ages`)."""
+        """Publish old messages again, to keep the queue's log short (`machine.sessions.ages`)."""
         for _ in range(REFRESHES_MAX):
             if not self.messages.refresh(REFRESHED_AT_ONCE):
                 return

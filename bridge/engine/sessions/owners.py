@@ -1,4 +1,4 @@
-"""Who owns the sessions of each entity's shards: this process, or which other."""
+"""The owner of each shard of all session entities: in this process, or the name of a bridge."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bridge.wire.sessions import ASK_HEADERS
 WHAT = "messages of sessions"
 
 BODIES_BYTES_MAX = 256 << 20
-"""Bodies of sessions' messages that are in memory; others are read again when they are wanted."""
+"""The memory budget of session messages' bodies; others are fetched again when needed."""
 
 log = logging.getLogger(__name__)
 
@@ -37,18 +37,18 @@ Shard = tuple[str, int]
 
 
 class Owners:
-    """The owners of this process, and what is known of others.
+    """The owners of this process, and the known owners in other bridges.
 
     Args:
-        capabilities: returns RabbitMQ's.
+        capabilities: returns RabbitMQ's capabilities.
         consumes_once: returns whether no channel may consume twice.
-        bridges: returns the names of all bridges that are there.
-        tell: called with what a receiver is to hear.
+        bridges: returns the names of all running bridges.
+        tell: called with each event of a receiver.
         on_ready: called with a shard when this process has become its owner.
-        on_gone: called with the name of a bridge that turns out to be gone.
+        on_gone: called with the name of a bridge that is found to be gone.
 
     Attributes:
-        budget: where the bodies that are here are counted.
+        budget: the memory budget of all messages' bodies.
     """
 
     def __init__(
@@ -81,16 +81,16 @@ class Owners:
         return f"Owners({list(self._here.values())})"
 
     def introduce(self, peers: Peers) -> None:
-        """Say how other bridges are asked."""
+        """Set the connection to other bridges; called before any other method."""
         self._peers = self._placement.peers = peers
 
     @property
     def all(self) -> list[SessionOwner]:
-        """The owners of this process, those that stand by included."""
+        """The shards that this process owns, or stands by for."""
         return list(self._here.values())
 
     def ready(self, shard: Shard) -> SessionOwner | None:
-        """Return what owns a shard's sessions here, or `None`."""
+        """Return a shard's owner in this process, or `None` when it is not the ready owner."""
         owner = self._here.get(shard)
         return owner if owner is not None and owner.is_ready else None
 
@@ -101,10 +101,10 @@ class Owners:
         )
 
     async def find(self, queue: model.ReceiveEntity, shard: int) -> Location:
-        """Return where the owner of a shard's sessions is.
+        """Return the location of a shard's owner; this process stands by at the shard, too.
 
         Raises:
-            ServerBusy, OperationTimeout: nobody says so.
+            ServerBusy, OperationTimeout: no owner answers.
         """
         key = queue.path.lower(), shard
         if count_of(queue) > 1:
@@ -124,9 +124,10 @@ class Owners:
         return Remote(bridge, EntityPath(queue.path), shard, self._peers, self._on_gone)
 
     def _join(self, queue: model.ReceiveEntity) -> None:
-        """An entity is used here for the first time: all its shards are to have owners.
+        """Stand by at all shards of an entity when this process first uses one of them.
 
-        Only an owner sees what expires in a session, and has no session id, and native consumers.
+        Also a shard without receivers needs an owner: only an owner finds expired messages,
+        messages without a session id, and native consumers.
         """
         key = queue.path.lower()
         if not any(path == key for path, _ in self._here):
@@ -137,29 +138,32 @@ class Owners:
     async def _find_all(self, queue: model.ReceiveEntity) -> None:
         asks = (self.find(queue, shard) for shard in range(count_of(queue)))
         for found in await asyncio.gather(*asks, return_exceptions=True):
-            if isinstance(found, Exception):  # whoever needs it asks again
+            if isinstance(found, Exception):  # a receiver that needs the shard asks again
                 log.info("session.unfound entity=%s error=%s", queue.path, found)
 
     async def stand_by(self, queue: model.ReceiveEntity, shard: int) -> None:
-        """Own a shard when nobody else does: another bridge wants this one to.
+        """Stand by at a shard, because another bridge has asked for it.
 
         Raises:
-            ServerBusy, OperationTimeout: RabbitMQ does not let it.
+            ServerBusy, OperationTimeout: RabbitMQ refuses, or does not answer.
         """
         await asking.in_time(self._owner(queue, shard).stand_by_now, what=WHAT)
 
     def ask_again(self, shard: Shard) -> None:
-        """A shard's sessions are not owned where they were."""
+        """Forget which bridge owns a shard; the next `find` asks for it."""
         self._elsewhere.pop(shard, None)
 
     def forget(self, bridge: bytes) -> None:
-        """A bridge is gone: it owns nothing."""
+        """Forget a bridge that is gone, as an owner and in the order of bridges."""
         self._placement.forget()
         for key in [key for key, each in self._elsewhere.items() if each == bridge]:
             del self._elsewhere[key]
 
     def follow(self, namespace: model.Namespace) -> set[str]:
-        """The definitions have changed; return the entities (lower case) that are no more."""
+        """Take over changed definitions; return the entities (lower case) that are no more.
+
+        An entity with another incarnation is one that is no more, too.
+        """
         there = {each.path.lower(): each for each in model.receive_entities(namespace)}
         gone = set()
         for key, owner in list(self._here.items()):
@@ -176,7 +180,7 @@ class Owners:
         return gone
 
     async def end(self) -> None:
-        """Let go of everything."""
+        """End all owners of this process, in order."""
         self._joining.cancel()
         ends = (owner.end() for owner in self._here.values())
         await asyncio.gather(*ends, return_exceptions=True)
@@ -206,7 +210,7 @@ class Owners:
         return owner
 
     def _settled_of(self, queue: model.ReceiveEntity) -> SettledNumbers:
-        """Return the settled numbers of an entity, of all its shards: told to whoever peeks."""
+        """Return the settled numbers of an entity's shards together; peeks read them, too."""
         key = queue.path.lower()
         settled = self._settled.get(key)
         if settled is None:

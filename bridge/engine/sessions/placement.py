@@ -1,9 +1,8 @@
-"""Which bridge is to own a shard: each has its order of bridges, the same wherever it is asked for.
+"""The bridge that is to own a shard: every shard has an order of bridges, equal at all bridges.
 
-RabbitMQ makes the bridge the owner that has stood by longest. So whoever needs a shard first has
-the bridge stand by that comes first in the shard's order, and then does so itself. An owner that is
-not the first, because it came first or another has failed, gives a shard up while nobody holds a
-session of it.
+RabbitMQ makes the bridge that has stood by longest the owner. So a bridge that needs a shard makes
+the first bridge in the shard's order stand by, and then stands by itself. An owner that is not the
+first in the order gives the shard up while no receiver holds a session of it.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from bridge.topology.shards import count_of, in_order_of_choice
 from bridge.wire import sessions as wire
 
 STAND_BY_S = 3.0
-"""A bridge that has not answered by then is passed over."""
+"""The longest wait for a bridge's answer; then the bridge is passed over."""
 
 KNOWN_S = 5.0
-"""So long a list of bridges is taken for true."""
+"""The time that a list of bridges is used before it is read again."""
 
 Bridges = Callable[[], Awaitable[list[bytes]]]
 
@@ -34,13 +33,13 @@ log = logging.getLogger(__name__)
 
 
 class Placement:
-    """Has other bridges stand by at shards that are theirs by choice.
+    """Makes other bridges stand by at the shards that they are to own.
 
     Args:
-        bridges: returns the names of all bridges that are there.
+        bridges: returns the names of all running bridges.
 
     Attributes:
-        peers: asks other bridges.
+        peers: the connection to other bridges.
     """
 
     def __init__(self, bridges: Bridges, locks: LockTable) -> None:
@@ -55,11 +54,11 @@ class Placement:
         return f"Placement({len(self._known)} bridges)"
 
     def forget(self) -> None:
-        """A bridge is gone."""
+        """Read the list of bridges anew at the next use: a bridge is gone."""
         self._known_s = float("-inf")
 
     async def offer(self, queue: model.ReceiveEntity, shard: int) -> None:
-        """Have the first that answers of those before this bridge stand by."""
+        """Make one bridge before this one in the shard's order stand by: the first to answer."""
         if count_of(queue) == 1:
             return
         for bridge in await self._before(queue, shard):
@@ -67,7 +66,7 @@ class Placement:
                 return
 
     async def stands_by_elsewhere(self, queue: model.ReceiveEntity, shard: int) -> bool:
-        """Have the bridge that is to own a shard stand by; whether that is another, and does."""
+        """Make the first bridge in the shard's order stand by; return whether another one does."""
         if count_of(queue) == 1:
             return False
         before = await self._before(queue, shard)

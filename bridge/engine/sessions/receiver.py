@@ -1,4 +1,4 @@
-"""One client's receiver of one session, wherever the session's messages are."""
+"""One client's receiver of one session; the session's owner may be in another bridge."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from bridge.model.name import EntityPath
 from bridge.wire.sessions import Key
 
 ARRIVE_S = 5.0
-"""What another bridge has sent is here within this time, or never."""
+"""The longest wait for messages that another bridge has sent."""
 
 
 class SessionReceiver:
     """See `api.SessionReceiver`.
 
     Args:
-        key: names it to the owner of its entity's sessions.
-        path: the entity's.
-        shard: where its session is, or is looked for.
-        on_closed: called when it holds nothing any more.
+        key: the receiver's name for the shard's owner: its bridge, and a number.
+        path: the entity's path.
+        shard: the shard that has the session, or is asked for one.
+        on_closed: called when the receiver has ended.
         on_undeliverable: called with a message that no client can have.
 
     Attributes:
-        mode: whether messages are locked or gone.
-        at: where its session is held, once it has been asked there.
-        session_id: its session, once it has one.
-        locked_until_ms: the end of its lock (UTC ms), for all that this process knows.
-        is_accepted: its client has it, and its session.
-        lock_has_expired: its lock has ended at its instant.
+        mode: whether messages are locked, or settled at their delivery.
+        at: the location of the shard's owner, once it has been asked.
+        session_id: the session that the owner has given; empty before.
+        locked_until_ms: the end of the session's lock (UTC ms), as this process knows it.
+        is_accepted: the client has this receiver and its session.
+        lock_has_expired: the session's lock has ended at its instant.
     """
 
     def __init__(
@@ -73,18 +73,18 @@ class SessionReceiver:
 
     @property
     def is_asked(self) -> bool:
-        """Whether it has been asked for a session, and nobody has taken the answer."""
+        """Whether the owner has been asked for a session, and the answer was not taken yet."""
         return self._answer is not None
 
     def ask(self, at: Location, session_id: str | None) -> None:
-        """Ask for a session."""
+        """Ask the owner at a location for a session; `None` means the next one."""
         self.at = at
         self._told, self._is_given = 0, False
         self._answer = asyncio.get_running_loop().create_future()
         at.accept(self.key, session_id, deletes=self.mode is ReceiveMode.RECEIVE_AND_DELETE)
 
     async def answer(self) -> Event:
-        """Return the answer, once it is there."""
+        """Wait for the owner's answer, and return it."""
         assert self._answer is not None
         try:
             return await self._answer
@@ -92,12 +92,12 @@ class SessionReceiver:
             self._answer = None
 
     def accepted(self) -> bool:
-        """Whether its session is still its own; from now on its client hears when it is not."""
+        """Return whether the given session is still held; if so, its loss is reported from now."""
         self.is_accepted = self._is_given
         return self.is_accepted
 
     def on_event(self, event: Event) -> None:
-        """The owner says something."""
+        """Handle an event from the owner."""
         if self._is_over:
             return
         if isinstance(event, Message):
@@ -121,7 +121,7 @@ class SessionReceiver:
             self.at.add_credit(self.key, count)
 
     async def drain(self) -> None:
-        """Take back all credit; what is on its way comes before this returns."""
+        """Take back all credit; return after the last message on its way, or `ARRIVE_S`."""
         if self._is_over or self.at is None:
             return
         with contextlib.suppress(ServiceBusError, TimeoutError):
@@ -136,7 +136,7 @@ class SessionReceiver:
         return self._close(unused=False)
 
     def give_up(self) -> None:
-        """Wait no more; a session that no client has had is as if nobody had had it."""
+        """Stop waiting; give a session that no client has had back as unused."""
         self._close(unused=True)
 
     def _close(self, *, unused: bool) -> Awaitable[None]:

@@ -1,4 +1,4 @@
-"""Receivers in other processes: what they hear of sessions, and what they ask of owners here."""
+"""Receivers in other bridges: the events sent to them, and their requests to owners here."""
 
 from __future__ import annotations
 
@@ -27,19 +27,18 @@ from bridge.wire.reply import encode_done, encode_found
 from bridge.wire.sessions import Key, integer, string
 
 HEARD_S = 3.0
-"""A bridge that has not heard within this time what was given to who waits there cannot be reached.
-"""
+"""The longest wait for a bridge's answer after a session was given to a receiver there."""
 
 AGAIN_S = 1.0
-"""So long after a bridge could not be told of an end it is told again."""
+"""The wait before a bridge that could not be told of a lock's end is told again."""
 
 
 class RemoteReceivers:
-    """The other end of `Remote`.
+    """The owner's end of `location.Remote`.
 
     Attributes:
-        owners: what owns sessions here.
-        peers: tells other bridges.
+        owners: the owners of this process.
+        peers: the connection to other bridges.
     """
 
     def __init__(self) -> None:
@@ -54,7 +53,7 @@ class RemoteReceivers:
         return f"RemoteReceivers({len(self._told)} told)"
 
     def tell(self, key: Key, event: Event) -> None:
-        """Have a receiver hear something."""
+        """Send an event to a receiver's bridge; if that fails, close all receivers there."""
         if isinstance(event, Message):
             self._told[key] = self._told.get(key, 0) + 1
         elif not isinstance(event, Given):
@@ -68,10 +67,10 @@ class RemoteReceivers:
             self._checks.start(self._see_heard(key))
 
     async def carry_out(self, what: str, question: Table) -> bytes:
-        """Do what another bridge asks; return the reply.
+        """Carry out another bridge's request; return the reply.
 
         Raises:
-            ServiceBusError: the answer.
+            ServiceBusError: the answer is this error.
         """
         shard = parse_path(string(question, "path")).key, wire.shard_in(question)
         owner = self.owners.ready(shard)
@@ -107,12 +106,12 @@ class RemoteReceivers:
         return encode_done((self._told.get(key, 0),))
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Stop the checks of bridges."""
         self._is_closed = True
         self._checks.cancel()
 
     async def _see_heard(self, key: Key) -> None:
-        """Have the next receiver have what a bridge does not hear that one there has been given."""
+        """Give a session to the next receiver when its bridge does not answer in `HEARD_S`."""
         try:
             async with asyncio.timeout(HEARD_S):
                 await self.peers.ask(key[0], {"do": text(wire.PING)})
@@ -121,10 +120,10 @@ class RemoteReceivers:
                 for each in owner.messages.withdraw(key):
                     self.tell(each, Lost(has_moved=True))
         except (BrokerError, ServiceBusError):
-            return  # `_on_told` hears of that, too
+            return  # `_on_told` handles the same error
 
     def _on_told(self, key: Key, event: Event, error: BrokerError | None) -> None:
-        """A bridge that does not hear what its receivers have has them no more."""
+        """Close all receivers of a bridge that an event did not reach."""
         if error is not None and not self._is_closed:
             is_gone = isinstance(error, Unroutable)
             asyncio.get_running_loop().call_soon(self._forget, key, event, is_gone)
@@ -138,7 +137,7 @@ class RemoteReceivers:
         ends[unheard] = event if isinstance(event, Lost) else Lost(has_moved=True)
         for key in ends:
             self._told.pop(key, None)
-        if not is_gone:  # an alarm, a lost connection: it is there, and is to know
+        if not is_gone:  # an alarm, or a lost connection: the bridge runs, and is to be told
             asyncio.get_running_loop().call_later(AGAIN_S, self._tell_ends, ends)
 
     def _tell_ends(self, ends: dict[Key, Event]) -> None:

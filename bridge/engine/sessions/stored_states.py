@@ -1,7 +1,7 @@
-"""The states of sessions, in the queue that the sessions' owner consumes: a message for each.
+"""The states of sessions: each is a message in the queue `$sessions`, which the owner consumes.
 
-A state is stored when RabbitMQ has brought it: so what is known here and what is in the queue are
-the same. The changes of one session are made one after the other.
+A state is set when RabbitMQ has delivered its message, so memory and queue are equal. Changes of
+one session are made one after the other.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from bridge.wire.basic import Table, python_value
 from bridge.wire.sessions import state_properties
 
 POINT = "engine.session.acked"
-"""The failpoint behind the ack of what comes through the queue."""
+"""The failpoint behind the acks of messages of `$sessions`."""
 
 BROUGHT_S = 10.0
-"""RabbitMQ brings what it has confirmed within this time, or it is not known what becomes of it."""
+"""The longest wait for the delivery of a confirmed state; then its outcome is unknown."""
 
 
 class StoredStates:
-    """What is stored with the sessions that this process owns.
+    """The stored states of the sessions that this process owns.
 
     Attributes:
-        states: all of it.
+        states: the states, by session.
     """
 
     def __init__(self, ownership: Ownership, sender: Sender) -> None:
@@ -48,12 +48,12 @@ class StoredStates:
         return f"StoredStates({self.states!r})"
 
     async def store(self, session_id: str, state: bytes | None) -> None:
-        """Store a state, or clear it; what was asked for later counts.
+        """Store a session's state; `None` clears it. Of two calls the later one counts.
 
         Raises:
-            ServerBusy, BrokerError: nothing has changed, for all that is known.
-            OperationTimeout: RabbitMQ does not say what has become of it.
-            SessionLockLost: this process owns the sessions no more; the next owner has the state.
+            ServerBusy, BrokerError: the state is unchanged, as far as this process knows.
+            OperationTimeout: RabbitMQ did not deliver the state in time: it may be set or not.
+            SessionLockLost: this process is no more the owner; the next owner has the state.
         """
         channel = self._ownership.channel
         change = self._changes.setdefault(session_id, asyncio.Lock())
@@ -90,7 +90,7 @@ class StoredStates:
             raise SessionLockLost(texts.SESSION_LOCK_LOST)
 
     def arrived(self, delivery: Delivery, table: Table) -> None:
-        """RabbitMQ has brought a state."""
+        """Keep a delivered state, unless a later one is known; ack the earlier of the two."""
         session_id = python_value(table.get(headers.SESSION_ID, ("V", None)))
         updated_ms = python_value(table.get(headers.ENQUEUED_TIME, ("V", None)))
         earlier: int | None = delivery.tag
@@ -103,7 +103,7 @@ class StoredStates:
             ack(delivery.channel, earlier, POINT)
 
     def lose(self) -> None:
-        """RabbitMQ has taken everything back: what is stored meanwhile the next owner has."""
+        """Forget all states, and fail running calls of `store`: the ownership has ended."""
         self.states.lose()
         for coming in self._coming.values():
             if not coming.done():

@@ -1,4 +1,4 @@
-"""How a bridge begins to hold a session entity: after its predecessor, and with everything."""
+"""The takeover of a shard: a new owner waits for its predecessor's end, then for all messages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bridge.engine.sessions.windows import Windows
 LOOK_S = 0.05
 
 GONE_S = 5.0
-"""Consumers of which none has gone for this time are natives', not a predecessor's."""
+"""The time after which other consumers, if none has gone, count as native ones."""
 
 SETTLE_S = 3.0
-"""After a failure of RabbitMQ what was never delivered may come before what was held."""
+"""The shortest takeover after a loss: RabbitMQ may deliver new messages before returned ones."""
 
 
 async def take_over(
@@ -27,14 +27,14 @@ async def take_over(
     has_been_lost: bool,
     arrived: Callable[[], int],
 ) -> int:
-    """Consume a queue; returns when all that is in it has come, with the count of natives.
+    """Consume a queue until all its messages have come; return the count of native consumers.
 
-    RabbitMQ gives back what a channel held when it takes the channel's consumer off: when the queue
-    has no other consumers, all its messages are ready, or given to this process.
+    RabbitMQ returns a channel's unacked messages when it removes the channel's consumer. So when
+    the queue has no other consumers, all its messages are ready, or delivered to this process.
 
     Args:
         has_been_lost: this process has lost a channel before.
-        arrived: returns how many messages have come.
+        arrived: returns the count of messages that have come.
 
     Raises:
         BrokerError: RabbitMQ does not answer.
@@ -52,7 +52,7 @@ async def take_over(
             break
         await asyncio.sleep(LOOK_S)
         await look.sees_others()
-    # What is ours is on its way; of the rest somebody else has taken some.
+    # This process's messages are on their way; native consumers may have others.
     await windows.catch_up()
     if has_been_lost:
         await asyncio.sleep(max(since_s + SETTLE_S - loop.time(), 0))
@@ -61,9 +61,9 @@ async def take_over(
 
 
 class _Look:
-    """What RabbitMQ says of a queue.
+    """A queue's counts of messages and consumers, read again and again.
 
-    A queue that does not answer within 250 ms it says to be empty, without consumers
+    RabbitMQ reports a queue that does not answer within 250 ms as empty and without consumers
     (docs/rabbitmq-faults.md: empty-when-dead).
     """
 
@@ -77,11 +77,11 @@ class _Look:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the queue itself has said so: this process is one of its consumers."""
+        """Whether the queue itself has answered: the count includes this process's consumer."""
         return self.state.consumers > 0
 
     async def alone(self, *, must_be_answered: bool = False) -> None:
-        """Look until no predecessor consumes any more."""
+        """Read the counts until no predecessor consumes any more."""
         while True:
             sees_others = await self.sees_others()
             if not sees_others and (self.is_answered or not must_be_answered):
@@ -89,7 +89,7 @@ class _Look:
             await asyncio.sleep(LOOK_S)
 
     async def sees_others(self) -> bool:
-        """Look; return whether others consume who may be a predecessor's last."""
+        """Read the counts; return whether other consumers may be a predecessor's last ones."""
         ours = self._windows.consumers
         declarations = self.channel.declarations
         self.state = await declarations.declare_queue(self.state.name, passive=True)

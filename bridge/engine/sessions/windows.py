@@ -1,11 +1,11 @@
-"""The channels that a session entity's messages are held on: many, with a small window each.
+"""The channels that hold a shard's messages unacked: many, with a small window each.
 
-A channel looks for an acked message among all that it has unacked: with 50,000 of them it applies
-550 acks a second where they come out of order, and with 2,000 some thousands (3.10 and 4.3).
+RabbitMQ searches an acked message among all unacked ones of its channel: with 50,000 of them it
+applies 550 acks a second that come out of order, with 2,000 some thousands (3.10 and 4.3).
 
-One channel at a time has a consumer: what comes on two of them comes in no order. When its window
-is full, the consumer is cancelled, and when RabbitMQ has said so the next channel has one. In
-clusters since 4.3 that is a new one each time (docs/rabbitmq-faults.md: consumed-twice).
+One channel at a time has a consumer: deliveries of two channels come in no order. When its window
+is full, its consumer is cancelled. When RabbitMQ has confirmed that, the next channel consumes. In
+clusters since 4.3 that is a new channel each time (docs/rabbitmq-faults.md: consumed-twice).
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from bridge.broker.errors import BrokerError, ConnectionLost
 
 WINDOW = 2_000
 WINDOWS_MAX = 500
-"""So many channels of the 2,047 of a connection; what is beyond waits in RabbitMQ."""
+"""The most channels, of a connection's 2,047; further messages wait in RabbitMQ."""
 
 SPENT_S = 1.0
-"""A channel that is not to consume again ends so long after its last message was settled."""
+"""The time from finding a channel without unacked messages to its end, if it must not consume
+again."""
 
 ROOM_S = 0.1
-"""So often it is looked for a channel that has room, when none had."""
+"""The time between two looks for a channel with room, while all are full."""
 
 
 class Windows:
-    """A consumer of one queue that may hold more than one channel's window.
+    """A consumer of one queue that holds more messages than one channel's window.
 
     Args:
         consumes_once: no channel consumes twice, unless there are `WINDOWS_MAX` of them.
-        on_delivery: called for each message, in the order in which the queue gives them.
-        on_lost: called once when one of the channels has ended, or its consumer.
+        on_delivery: called with each delivery, in the queue's order.
+        on_lost: called once, when one of the channels or its consumer has ended.
     """
 
     def __init__(
@@ -66,21 +67,21 @@ class Windows:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more messages can be held."""
+        """Whether all `WINDOWS_MAX` channels are full."""
         return len(self._channels) >= WINDOWS_MAX and all(
             each.consumers.outstanding >= WINDOW for each in self._channels
         )
 
     @property
     def consumers(self) -> int:
-        """How many consumers RabbitMQ may count: cancelled ones that hold messages are counted."""
+        """The consumers that RabbitMQ may count: cancelled ones with messages are counted, too."""
         current = self._current
         return sum(each is current or bool(each.consumers.outstanding) for each in self._channels)
 
     async def catch_up(self) -> None:
-        """Return when all that RabbitMQ has given out so far has come, however long it takes.
+        """Wait for all messages that RabbitMQ has delivered so far, however long it takes.
 
-        A channel answers behind what it has delivered.
+        A channel answers behind its deliveries.
 
         Raises:
             BrokerError: a channel has ended.
@@ -91,16 +92,16 @@ class Windows:
             await self._current.consumers.qos(WINDOW)
 
     def holds(self, channel: Channel) -> bool:
-        """Whether this is a channel of these that is open."""
+        """Return whether a channel is open, and these windows are not closed."""
         return not self._is_over and channel.close_reason is None
 
     def close(self) -> None:
-        """Let go of all messages."""
+        """Close all channels at once: RabbitMQ takes back the unacked messages."""
         for channel in self._end():
             channel.abandon()
 
     async def closed(self) -> None:
-        """Let go of all messages when RabbitMQ has applied what was acked."""
+        """Close all channels after RabbitMQ has applied their acks."""
         await asyncio.gather(*(each.close() for each in self._end()), return_exceptions=True)
 
     def _end(self) -> list[Channel]:
@@ -122,7 +123,7 @@ class Windows:
             self._moving = asyncio.get_running_loop().create_task(self._move())
 
     async def _move(self) -> None:
-        """Have another channel consume, as long as the one that does is full."""
+        """Let another channel consume while the current one is full."""
         try:
             while self._is_current_full:
                 if self.is_full:
@@ -137,10 +138,12 @@ class Windows:
             self._moving = None
 
     async def begin(self) -> None:
-        """Have the emptiest channel consume, or a new one while all are half full.
+        """Let the emptiest channel consume, or a new one when all are more than half full.
+
+        With `consumes_once` it is always a new one, up to `WINDOWS_MAX`.
 
         Raises:
-            BrokerError: RabbitMQ does not let it.
+            BrokerError: RabbitMQ refuses the channel or the consumer.
         """
         if self._consumes_once:
             self._end_spent()
@@ -162,7 +165,7 @@ class Windows:
         )
 
     def _end_spent(self) -> None:
-        """End the channels that hold nothing any more, when RabbitMQ has read their last acks."""
+        """End channels without unacked messages, once RabbitMQ has read their acks (`SPENT_S`)."""
         spent = [each for each in self._channels if not each.consumers.outstanding]
         for channel in spent:
             self._channels.remove(channel)

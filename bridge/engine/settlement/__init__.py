@@ -1,1 +1,1 @@
-"""Locks, and what becomes of a locked message."""
+"""Peek-locks, and the settlement of locked messages."""

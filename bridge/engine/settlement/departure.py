@@ -1,11 +1,11 @@
-"""How a message leaves its queue otherwise than by being completed: by hand-over, and then an ack.
+"""How a message that was not completed leaves its queue: hand-over to another queue, then ack.
 
-What is published is `bridge.message.moves`'s; here it is handed over, once or until it is done:
+`bridge.message.moves` makes the publishes; this module hands them over:
 
-send_back, refuse, strand, end,            what the bridge does: until it is done
-expire, expire_lock, dead_letter_failed
-dead_letter, again, defer                  what a client asks for: once
-drop                                       a second copy: nowhere
+send_back, refuse, strand, end, expire,            by the bridge: repeated until done
+expire_lock, dead_letter_failed, refresh
+dead_letter, again, defer                          by a client: one attempt; an error is the answer
+drop                                               a second copy: an ack, no publish
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ from bridge.model.errors import ArgumentOutOfRange, QuotaExceeded, ServiceBusErr
 from bridge.wire.basic import Table
 
 RETRY_S = 1.0
-"""RabbitMQ takes nothing while it has an alarm or elects a leader; the message waits here."""
+"""The time between two attempts, while RabbitMQ has an alarm or elects a leader."""
 
 
 class Source(Place, Protocol):
-    """What a message leaves."""
+    """The queue that a message leaves."""
 
     @property
     def is_deferred(self) -> bool:
-        """Whether its messages are deferred: given back, they are not available to receivers."""
+        """Whether its messages are deferred: a receiver gets them by their numbers only."""
 
     def putting_back(self, holding: HeldMessage, generation: int) -> None:
-        """The message is about to be published into its queue again."""
+        """Note that a message is about to be published into its queue again."""
 
     def left(self, holding: HeldMessage, how: Left) -> None:
-        """The message is in this queue no more."""
+        """Note that a message is no more in this queue."""
 
 
 class Departure:
     """Moves messages out of their queues.
 
     Args:
-        on_missing: called with an entity's path when a queue or stream of it is not there.
+        on_missing: called with an entity's path when one of its queues or streams is missing.
 
     Attributes:
-        poison: what could not be handled is noted there.
+        poison: the counter and log of messages that could not be handled.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class Departure:
         self._under_way = Tasks()
 
     def send_back(self, source: Source, holding: HeldMessage) -> None:
-        """Have a message numbered that was published past the front exchange."""
+        """Send a message that was published past the front exchange back to be numbered."""
         move = moves.send_back(source, holding)
         self._counters.sent_back += 1
         self._surely(source, holding, move, "engine.send_back")
 
     def refuse(self, source: Source, holding: HeldMessage, reason: str, description: str) -> None:
-        """Have a message made a dead letter that cannot be handled, or came where none should."""
+        """Make a message that cannot be handled, or is in the wrong queue, a dead letter."""
         move = moves.refuse(source, holding, reason, description)
         self._counters.sent_back += 1
         self._surely(source, holding, move, "engine.send_back")
@@ -98,7 +98,7 @@ class Departure:
         _ack(copy, "engine.drop.acked")
 
     def expire(self, source: Source, holding: HeldMessage) -> None:
-        """End a message whose time is over."""
+        """End an expired message: to the dead-letter queue if its entity says so, else an ack."""
         self._counters.expired += 1
         if source.queue.dead_lettering_on_message_expiration:
             dead = _dead(source, holding, *EXPIRED)
@@ -108,7 +108,7 @@ class Departure:
             source.left(holding, Left.SETTLED)
 
     def dead_letter_failed(self, source: Source, holding: HeldMessage) -> None:
-        """End a message that has failed too often."""
+        """Dead-letter a message whose delivery count has reached its maximum."""
         dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED)
         self._surely(source, holding, dead, "engine.delivery_count_exceeded", Left.DEAD_LETTERED)
 
@@ -118,7 +118,7 @@ class Departure:
         self._surely(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
 
     def end(self, source: Source, holding: HeldMessage, reason: str, description: str) -> None:
-        """End a message that its entity does not allow."""
+        """Dead-letter a message that its entity does not allow."""
         dead = _dead(source, holding, reason, description)
         self._surely(source, holding, dead, "engine.dead_letter")
 
@@ -133,18 +133,20 @@ class Departure:
         """Move a message to the dead-letter queue.
 
         Raises:
-            ArgumentOutOfRange: its properties would be more than RabbitMQ takes.
-            ServerBusy, BrokerError: it is where it was, still held.
+            ArgumentOutOfRange: its properties would be too large for RabbitMQ.
+            ServerBusy, BrokerError: the message was not moved, and is still held.
         """
         dead = _dead(source, holding, reason, description, changes)
         await self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
 
     async def again(self, source: Source, holding: HeldMessage, changes: Table) -> None:
-        """Put a message back with changed properties, one more on its count.
+        """Put a message back with changed properties, its delivery count raised by 1.
+
+        An expired message, or one that reaches its maximum delivery count, is ended instead.
 
         Raises:
-            ArgumentOutOfRange: its properties would be more than RabbitMQ takes.
-            ServerBusy, BrokerError: it is where it was, still held.
+            ArgumentOutOfRange: its properties would be too large for RabbitMQ.
+            ServerBusy, BrokerError: the message was not moved, and is still held.
         """
         match fate_of_failed(holding, source, now_ms()):
             case Fate.EXPIRED:
@@ -159,7 +161,10 @@ class Departure:
                 await self._move(source, holding, move, "engine.again", Left.REPLACED)
 
     def expire_lock(self, source: Source, holding: HeldMessage) -> None:
-        """Put a deferred or session's message back whose lock has ended, one more on its count."""
+        """Put back a deferred or session message whose lock has ended, its count raised by 1.
+
+        An expired message, or one that reaches its maximum delivery count, is ended instead.
+        """
         match fate_of_failed(holding, source, now_ms()):
             case Fate.EXPIRED:
                 self.expire(source, holding)
@@ -173,16 +178,16 @@ class Departure:
                 self._surely(source, holding, move, "engine.again", Left.REPLACED)
 
     def refresh(self, source: Source, holding: HeldMessage) -> None:
-        """Put an old message back behind all others, its count unchanged."""
+        """Publish an old message again, behind all others of its queue; its count is unchanged."""
         move = moves.again(source, holding, {}, holding.failures, now_ms())
         self._surely(source, holding, move, "engine.again", Left.REPLACED)
 
     async def defer(self, source: Source, holding: HeldMessage, changes: Table) -> None:
-        """Set a message aside, its count unchanged.
+        """Move a message to its entity's deferred messages, its delivery count unchanged.
 
         Raises:
-            ArgumentOutOfRange: its properties would be more than RabbitMQ takes.
-            QuotaExceeded, ServerBusy, BrokerError: it is where it was, still held.
+            ArgumentOutOfRange: its properties would be too large for RabbitMQ.
+            QuotaExceeded, ServerBusy, BrokerError: the message was not moved, and is still held.
         """
         move = moves.defer(source, holding, changes)
         try:
@@ -214,7 +219,7 @@ class Departure:
         acks = ((holding.channel, holding.tag),)
         try:
             await self._sender.move(publishes, acks=acks, failpoint=failpoint)
-        except Unroutable:  # somebody has deleted a queue or stream by hand
+        except Unroutable:  # a queue or stream was deleted by hand
             self._on_missing(source.queue.path)
             raise
         source.left(holding, how)
@@ -227,7 +232,7 @@ class Departure:
         failpoint: str,
         how: Left = Left.MOVED,
     ) -> None:
-        """Hand over, and try again until it is done or RabbitMQ has taken the message back."""
+        """Hand a message over; try again until done, or until the message's channel has ended."""
         fitting = moves.fitting(publishes)
 
         async def attempt() -> None:
@@ -242,7 +247,7 @@ class Departure:
 
 
 def _is_passing(error: BaseException) -> bool:
-    """Whether a hand-over may succeed later; one whose ack was lost has been published."""
+    """Return whether a hand-over may succeed later; after AckLost the publishes are confirmed."""
     return isinstance(error, ServiceBusError | BrokerError) and not isinstance(error, AckLost)
 
 
@@ -260,6 +265,6 @@ def _dead(
     *,
     failed: int = 0,
 ) -> Move:
-    """Return what goes to the dead-letter queue, `failed` more on its count."""
+    """Return the publishes that dead-letter a message, its count raised by `failed`."""
     failures = holding.failures + failed
     return moves.dead_letter(source, holding, reason, description, changes or {}, failures)

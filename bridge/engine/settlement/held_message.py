@@ -1,4 +1,4 @@
-"""A message that this process holds: what stands in it, and where it is settled."""
+"""A held message: its content, and the channel and delivery tag that settle it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bridge.wire.copies import Reader
 
 @dataclass(slots=True, eq=False)
 class HeldMessage(Message):
-    """A message that this process holds, unacked.
+    """A message that this process holds unacked.
 
     Attributes:
-        fetch: what brought it.
-        channel: where it is settled.
-        tag: its delivery tag there.
+        fetch: the number of the fetch that brought it.
+        channel: the channel that delivered it, and settles it.
+        tag: its delivery tag on that channel.
     """
 
     fetch: int
@@ -34,7 +34,7 @@ class HeldMessage(Message):
         locked_until_ms: int | None = None,
         is_deferred: bool = False,
     ) -> Received:
-        """Return it as a gateway sees it."""
+        """Return the message for a gateway."""
         return Received(
             record=self.record,
             sequence_number=max(self.number, 0),
@@ -50,12 +50,12 @@ class HeldMessage(Message):
 
 @dataclass(slots=True, eq=False)
 class Copy:
-    """A second copy, unacked. Its bytes are not kept: RabbitMQ has them.
+    """A second copy of a message, held unacked; its content is not kept.
 
     Attributes:
-        fetch: what brought it.
-        channel: where it is settled.
-        tag: its delivery tag there.
+        fetch: the number of the fetch that brought it.
+        channel: the channel that delivered it, and settles it.
+        tag: its delivery tag on that channel.
     """
 
     fetch: int
@@ -66,7 +66,7 @@ class Copy:
 def read(
     delivery: Delivery, fetch: int, *, can_expire: bool, reader: Reader | None = None
 ) -> HeldMessage:
-    """Return what a delivery holds; see `message.facts`."""
+    """Return a delivery as a held message; see `message.facts`."""
     facts = message.facts(
         delivery.properties,
         delivery.body,
@@ -78,6 +78,6 @@ def read(
 
 
 def unreadable(delivery: Delivery, fetch: int) -> HeldMessage:
-    """Return a delivery of which nothing but the body can be read."""
+    """Return a delivery as a held message that has only the body."""
     facts = message.unreadable(delivery.body, delivery.exchange)
     return HeldMessage(*facts, fetch, delivery.channel, delivery.tag)

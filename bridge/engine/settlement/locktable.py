@@ -1,7 +1,7 @@
 """The locks of this process: tokens, and the timer that ends a lock at its instant.
 
-A token is 16 bytes: 6 that name the bridge which holds the lock, so that any bridge sees whose lock
-it is asked to settle, and 10 at random, so that nobody can settle what he was not given.
+A token is 16 bytes. The first 6 name the bridge that holds the lock: any bridge can tell which
+bridge to ask for a settlement. The other 10 are random: no client can guess another client's token.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class LockTable:
     """All locks of one process.
 
     Args:
-        on_expired: called when a lock has ended at its instant.
-        chance: returns so many random bytes.
+        on_expired: called with each message whose lock has expired.
+        chance: returns the given number of random bytes.
 
     Attributes:
-        instance: 6 bytes that name this process while its consuming connection lasts.
+        instance: 6 bytes that name this process while its extra consuming connection lasts.
     """
 
     def __init__(
@@ -51,17 +51,17 @@ class LockTable:
         return len(self._locks)
 
     def rename(self) -> bytes:
-        """Take a name that was never used, and return it; tokens of the earlier ones stay own."""
+        """Set and return a new random name; tokens with earlier names still count as own."""
         self.instance = self._chance(INSTANCE_BYTES)
         self._instances.add(self.instance)
         return self.instance
 
     def is_own(self, token: UUID) -> bool:
-        """Whether this process has given the token."""
+        """Return whether this process has issued a token."""
         return token.bytes[:INSTANCE_BYTES] in self._instances
 
     def is_named(self, bridge: bytes) -> bool:
-        """Whether this process has, or had, a name."""
+        """Return whether a bridge name is, or was, this process's."""
         return bridge in self._instances
 
     def acquire(self, owner: Owner, holding: HeldMessage, duration_ms: int) -> tuple[UUID, int]:
@@ -88,7 +88,7 @@ class LockTable:
         return until_ms
 
     def find(self, token: UUID) -> Locked | None:
-        """Return what the token holds, or `None` if its lock has ended."""
+        """Return the message of a lock, and its owner; `None` if the lock has ended."""
         return self._locks.find(token.bytes, now_ms=now_ms())
 
     def release(self, token: UUID) -> Lock[Locked] | None:
@@ -101,15 +101,15 @@ class LockTable:
         self._alarm.set(lock.until_ms)
 
     def lose_channel(self, channel: Channel) -> None:
-        """Drop the locks of messages that RabbitMQ has taken back with their channel."""
+        """Drop the locks of a channel's messages: RabbitMQ has taken the messages back."""
         self._locks.lose(lambda locked: locked[1].channel is channel)
 
     def lose_owner(self, owner: Owner) -> None:
-        """Drop the locks of messages that their owner has lost."""
+        """Drop the locks of an owner's messages: it does not hold them any more."""
         self._locks.lose(lambda locked: locked[0] is owner)
 
     def end_all(self) -> list[Locked]:
-        """End all locks; return what they held."""
+        """End all locks; return their messages, each with its owner."""
         return self._locks.lose(lambda locked: True)
 
     def close(self) -> None:

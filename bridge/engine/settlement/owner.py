@@ -1,4 +1,4 @@
-"""What a locked message belongs to: where it is settled, and what settling means there."""
+"""The owner of a locked message: its queue, and how a message is settled there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bridge.model.name import EntityPath
 
 
 class Owner(Source, Protocol):
-    """Active messages, dead letters, or what was deferred of either.
+    """The active messages, the dead letters, or the deferred messages of one entity.
 
     Attributes:
         path: the entity and sub-queue whose messages these are.
@@ -19,19 +19,19 @@ class Owner(Source, Protocol):
     path: EntityPath
 
     def holds(self, holding: HeldMessage) -> bool:
-        """Whether RabbitMQ still counts on this process to settle a message."""
+        """Return whether a message is still unacked on an open channel of this process."""
 
     def ack(self, holding: HeldMessage, point: str) -> None:
-        """Settle a message for good."""
+        """Ack a message; `point` is the failpoint behind the ack."""
 
     def give_back(self, holding: HeldMessage, point: str) -> None:
-        """Make a message available again, one more on its count."""
+        """Make a message available again with its delivery count raised by 1."""
 
     def release(self, holding: HeldMessage) -> None:
-        """Make a message available again without counting."""
+        """Make a message available again, its delivery count unchanged."""
 
     def departing(self, holding: HeldMessage) -> None:
-        """A message is about to be handed over to another queue, and acked here then."""
+        """Note that a message is about to be handed over to another queue, then acked."""
 
     def stayed(self, holding: HeldMessage) -> None:
-        """A message that was about to be handed over was not."""
+        """Undo `departing` after a failed hand-over."""

@@ -1,4 +1,4 @@
-"""Settlement: what becomes of a locked message, by its token."""
+"""Settlement: complete, abandon, dead-letter, defer or release a message by its lock token."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Settling:
     """Settles and renews the locks of this process.
 
     Args:
-        defer: sets a message aside.
+        defer: moves a message to its entity's deferred messages.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Settling:
             raise error
 
     def _release(self, path: EntityPath, token: UUID) -> Lock[Locked]:
-        """End a lock that its owner's channel still holds, or raise MessageLockLost."""
+        """End and return a lock; raise MessageLockLost when RabbitMQ has the message back."""
         lock = self._locks.release(token)
         if lock is None:
             raise MessageLockLost(texts.LOCK_LOST)
@@ -110,7 +110,11 @@ class Settling:
         return lock
 
     def renew(self, path: EntityPath, tokens: Sequence[UUID]) -> list[int]:
-        """Give each lock its full duration from now; all of them or none."""
+        """Give each lock its full duration from now; return the ends (UTC ms).
+
+        Raises:
+            MessageLockLost: one of the locks has ended; none is renewed.
+        """
         for token in tokens:
             held = self._locks.find(token)
             if held is None or not _is_of(held[0], path):
@@ -120,7 +124,7 @@ class Settling:
         return [end_ms for end_ms in ends if end_ms is not None]
 
     def expire(self, owner: Owner, holding: HeldMessage) -> None:
-        """A lock has ended at its instant: the message goes back, and that counts."""
+        """Make the message of an expired lock available again; its delivery count is raised."""
         self._counters.locks_expired += 1
         if owner.holds(holding):
             owner.give_back(holding, "engine.lock.rejected")
@@ -158,7 +162,7 @@ class Settling:
 
     @staticmethod
     async def _hand_over(source: Owner, holding: HeldMessage, moving: Awaitable[None]) -> None:
-        """Have a message moved to another queue; returns when its ack is written."""
+        """Await a message's hand-over, and then the writing of its ack."""
         source.departing(holding)
         await moving
         written: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
@@ -169,11 +173,11 @@ class Settling:
 
 
 def refusal(error: BrokerError | ServiceBusError) -> ServiceBusError:
-    """Return what a settlement is answered that failed with this error.
+    """Return the error that answers a settlement which failed with the given error.
 
-    Never that a retry helps: the Go SDK repeats a settlement after such an answer, finds that it
-    has settled the message on its side, and reports success. So the lock counts as lost, and the
-    message comes back when it ends. That something is full it does report.
+    The answer is never a retryable error but QuotaExceeded. The Go SDK repeats a settlement after a
+    retryable error, finds the message settled on its side, and reports success. So the lock counts
+    as lost, and the message comes back when the lock ends.
     """
     if isinstance(error, QuotaExceeded):
         return error

@@ -1,4 +1,4 @@
-"""A message that one bridge shows another, which has a receiver for it."""
+"""A message in the form that one bridge sends to another bridge, whose receiver gets it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from bridge.message.received import Received
 
 
 def show(received: Received) -> bytes:
-    """Return a message, without its lock (`message.shown`)."""
+    """Return the encoded message, without its lock token (`message.shown`)."""
     return shown.encode_one(replace(received, lock_token=None))
 
 
 def read_shown(
     raw: bytes, token: UUID | None, until_ms: int | None, *, is_deferred: bool
 ) -> Received:
-    """Return what another bridge has shown, with its lock."""
+    """Return the message that another bridge has encoded, with the given lock."""
     return replace(
         shown.decode_one(raw),
         lock_token=token,
