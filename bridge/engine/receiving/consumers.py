@@ -72,7 +72,7 @@ class Consumers:
         """Cancel a window, after its consume-ok.
 
         A cancel before the consume-ok makes RabbitMQ's channel crash and takes the whole connection
-        with it (541 INTERNAL_ERROR, seen on 4.0; docs/rabbitmq-faults.md: early-cancel).
+        with it (541 INTERNAL_ERROR, before 4.3; docs/rabbitmq-faults.md: early-cancel).
         """
         channel = self._windows.get(fetch)
         if channel is None:

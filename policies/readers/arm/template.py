@@ -93,19 +93,28 @@ class Template:
         nested = self._deployments[name]
         if nested is not None:
             return {"outputs": {key: {"value": each} for key, each in nested.outputs().items()}}
-        referred = self.scope.template["resources"][which]["type"].text or which
-        if _IS_NAMESPACE.fullmatch(referred):
-            return self._namespace()
+        declared = self.scope.template["resources"][which]
+        kind = declared["type"].text
+        if not _IS_NAMESPACE.fullmatch(kind or which):
+            return None
+        wanted = self.scope.evaluate(declared["name"]).text if kind else name
+        made = list(self._namespaces())
+        for node in made:
+            if wanted and node["name"].text.lower() == wanted.lower():
+                return node.plain()
+        if len(made) == 1 and not (wanted and made[0]["name"].text):
+            return made[0].plain()  # a name is not known, but there is one namespace only
         return None
 
-    def _namespace(self) -> object:
-        """Return name, location and SKU of the first namespace, here or in an outer template."""
+    def _namespaces(self) -> Iterator[Node]:
+        """Yield name, location and SKU of each namespace, here and in outer templates."""
         for _, node in _entries(self.scope.template["resources"]):
             if node["type"].text.lower() == NAMESPACES and node["existing"].value is not True:
                 wanted = ("name", "location", "sku")
                 body = {key: each for key, each in node.members.items() if key.lower() in wanted}
-                return self.scope.evaluate(Node(body, node.place)).plain()
-        return None if self.parent is None else self.parent._namespace()
+                yield self.scope.evaluate(Node(body, node.place))
+        if self.parent is not None:
+            yield from self.parent._namespaces()
 
     def _find_deployment(self, name: str) -> Template | None:
         resources = self.scope.template["resources"]

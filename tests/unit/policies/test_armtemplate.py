@@ -575,6 +575,37 @@ def test_a_verified_bicep_module_is_read(sku: str, size_kb: int | None) -> None:
     assert {"AuthorizationRules"} == {each.property for each in reading.findings}
 
 
+@pytest.mark.parametrize(
+    ("referred", "size_kb"),
+    [
+        ("'large'", 2048),
+        ("resourceId('Microsoft.ServiceBus/namespaces', 'LARGE')", 2048),
+        ("'small'", None),
+        ("resourceId('Microsoft.ServiceBus/namespaces', 'of-others')", None),
+    ],
+)
+def test_of_two_namespaces_the_one_that_is_referred_to_is_read(
+    referred: str, size_kb: int | None
+) -> None:
+    """And none for one that the template does not make."""
+    resources = {
+        name: {"type": "Microsoft.ServiceBus/namespaces", "name": name, "sku": {"name": sku}}
+        for name, sku in (("small", "Standard"), ("large", "Premium"))
+    } | {
+        "queue": queue("large/q")
+        | {
+            "properties": f"[union(createObject('maxDeliveryCount', 3), if(equals(reference("
+            f"{referred}, '2022-10-01-preview', 'full').sku.name, 'Premium'), "
+            "createObject('maxMessageSizeInKilobytes', 2048), createObject()))]"
+        }
+    }
+
+    reading = read(template(resources, languageVersion="2.0"), "t.json", namespace="large")
+
+    (made,) = reading.namespace.queues
+    assert (made.max_delivery_count, made.max_message_size_kb) == (3, size_kb)
+
+
 def test_properties_of_which_a_part_is_not_known_are_taken_as_far_as_they_are() -> None:
     """A module read without the namespace around it."""
     resource = queue() | {
