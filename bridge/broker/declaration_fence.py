@@ -28,14 +28,15 @@ from bridge.topology.parts import SCHEMA
 from bridge.topology.resources import Exchange, Queue, Topology
 
 LIFETIME_MS = 60_000
-"""A kill of the bridge leaves the queue of its fence for so long."""
+"""Time after which RabbitMQ deletes the queue of a fence that a killed bridge has left."""
 
 FIRST_STREAM_S = 2.0
-"""With its first stream a node begins to keep a register of streams, and no fence helps that one: a
-kill 0.7 s later leaves the node without streams for good (3.10.8, 4.0.5, 4.3.6), 1 s later not."""
+"""Time until a node's first stream outlasts a kill; no fence shortens it. With its first stream a
+node begins to keep a register of streams: a kill 0.7 s later leaves the node without streams for
+good (3.10.8, 4.0.5, 4.3.6), a kill 1 s later does not."""
 
 EXCHANGE = Exchange(name=names.DECLARATION_FENCE, type="fanout", arguments=SCHEMA)
-"""What is declared and deleted last of all."""
+"""The exchange that a fence declares and deletes as its last changes."""
 
 
 def queue(owner: bytes) -> Queue:

@@ -36,7 +36,7 @@ HAND_OVERS: dict[str, str] = {
     "sequencer.number": "an arrival of an inbox: numbered, scheduled, or a cancel",
     "test.hop": "what the tests of the hand-over itself move",
 }
-"""Site -> what is handed over there."""
+"""Hand-over site -> its description."""
 
 POINTS: dict[str, str] = {
     "disposal.marked": "an idle entity has the status Deleting",
@@ -61,7 +61,7 @@ POINTS: dict[str, str] = {
     "sequencer.answered": "whoever scheduled or cancelled was told",
     "usage.told": "a leader was told that an entity is used",
 }
-"""Point -> what has just been done there; for acks and rejects that belong to no hand-over."""
+"""Point that belongs to no hand-over -> the step that precedes the point."""
 
 STEPS = ("published", "confirmed", "acked")
 
@@ -100,10 +100,10 @@ class Failpoint:
 
 
 ARMED = Failpoint(os.environ.get(VARIABLE, ""))
-"""What this process was started with."""
+"""The point that this process's environment arms, if any."""
 
 IS_ARMED = bool(ARMED.name)
-"""Whether any point is armed; hot paths look at this first."""
+"""Whether any point is armed; hot paths check this first."""
 
 
 class WrittenOn(Protocol):

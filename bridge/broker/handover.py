@@ -26,7 +26,7 @@ AT_ONCE = 1_000
 """Publishes of one hand-over that are written in one turn of the event loop."""
 
 LOOK_EVERY_S = 0.005
-"""So often it is looked for targets at most: a look costs what handling a message does."""
+"""Minimum interval of checks whether target queues exist: a check costs as much as a message."""
 
 Publish = Publication
 """One message to be published."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from bridge.broker.errors import BrokerError
 
 Done = Callable[[BrokerError | None], None]
-"""Called once: `None` when RabbitMQ has confirmed it, else why it did not."""
+"""Callback for an outcome, called once: with `None` for success, else with the error."""
 
 
 def resolve(future: asyncio.Future[None], error: BrokerError | None) -> None:

@@ -16,10 +16,10 @@ from bridge.broker.connection.declarations import QueueState
 from bridge.broker.errors import BrokerSilent, NotFound
 
 WAITS_S = 0.25
-"""So long RabbitMQ waits for a queue."""
+"""How long RabbitMQ waits for a queue's counts before it answers with zeros."""
 
 ASKS = 4
-"""Then the queue is silent."""
+"""Number of doubtful answers after which a queue counts as silent."""
 
 
 async def queue_state(channel: Channel, queue: str) -> QueueState:

@@ -17,7 +17,7 @@ from bridge.broker.retry import GrowingWait, retry
 
 WAIT_MIN_S = 0.1
 WAIT_MAX_S = 5.0
-"""A RabbitMQ that comes back is found within this time."""
+"""The longest wait between two attempts: a RabbitMQ that comes back is found within this time."""
 
 STEADY_S = 10.0
 """A connection that lasted this long ends a row of failures: the waits start small again."""

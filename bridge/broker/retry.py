@@ -12,7 +12,7 @@ import tenacity
 Result = TypeVar("Result")
 
 OnFailed = Callable[[BaseException, int, float], None]
-"""Called with an error, how many attempts have failed in a row, and the seconds to the next."""
+"""Called with an error, the number of failures in a row, and the seconds to the next attempt."""
 
 
 class GrowingWait(tenacity.wait_random_exponential):

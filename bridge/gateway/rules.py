@@ -25,7 +25,7 @@ SQL_FILTER: Final = 0x1370000006
 TRUE_FILTER: Final = 0x1370000007
 FALSE_FILTER: Final = 0x1370000008
 CORRELATION_FILTER: Final = 0x1370000009
-"""Descriptors. Those of filters have a digit less."""
+"""Descriptors of rules, actions and filters; those of filters have one digit less."""
 
 _COMPATIBILITY_LEVEL = Int(20)
 
@@ -39,7 +39,7 @@ _CORRELATION_KEYS = {
     "reply-to-session-id": "ReplyToSessionId",
     "content-type": "ContentType",
 }
-"""Key of a request -> Azure's name, in the order of the list."""
+"""Key of a request -> Azure's name of the field, in the order of the answer's list."""
 
 
 def read_rule(body: Body) -> model.Rule:

@@ -13,8 +13,8 @@ QUANTUM_S = 0.002
 """How long one connection is processed while others wait."""
 
 IDLE_S = 0.05
-"""Time after a budget's end when the loop must be in another turn, or has stood still for longer
-than another budget could cause."""
+"""Time after a budget's end at which a new budget begins: by then the loop is in another turn, or
+has stood still for longer than another budget could cause."""
 
 
 class Turns:

@@ -30,7 +30,7 @@ class Fate(Enum):
     """The fate of a message."""
 
     AVAILABLE = auto()
-    """A receiver may have it."""
+    """A receiver may receive the message."""
     EXPIRED = auto()
     """The message has expired."""
     DELIVERY_COUNT_EXCEEDED = auto()

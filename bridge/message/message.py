@@ -27,9 +27,9 @@ DEATHS: dict[bytes, tuple[str, str]] = {
     b"delivery_limit": DELIVERY_COUNT_EXCEEDED,
     b"rejected": (REJECTED_REASON, REJECTED_DESCRIPTION),
 }
-"""RabbitMQ's reason for a dead letter -> reason and description as Azure words them.
+"""RabbitMQ's reason for a dead letter -> dead-letter reason and description, in Azure's words.
 
-The third has no counterpart in Azure: only a native consumer can reject a message so.
+`rejected` has no counterpart in Azure: only a native consumer can reject a message so.
 """
 
 _DELIVERY_COUNT = "x-delivery-count"

@@ -36,7 +36,7 @@ for headers that RabbitMQ adds when it delivers a message.
 """
 
 Move = tuple[Publication, ...]
-"""Publications, the target's first; the message is acked when all are confirmed."""
+"""Publications, the target queue's first; the moved message is acked when all are confirmed."""
 
 _ESSENTIAL = (
     headers.SEQUENCE_NUMBER,
@@ -52,7 +52,7 @@ _ESSENTIAL = (
     headers.DEAD_LETTER_REASON,
     headers.DEAD_LETTER_ERROR_DESCRIPTION,
 )
-"""Headers that a message keeps when it has too many."""
+"""Headers that remain when a message's properties are too large."""
 
 
 def send_back(place: Place, message: Message) -> Move:

@@ -20,12 +20,11 @@ SHORT_NAME_LENGTH_MAX = 50
 """Characters in the name of a subscription, rule or namespace (Service Bus quotas)."""
 
 SHORT_ID_BYTES = 6
-"""Of 2,000 subscriptions of a topic two have the same short id once in 10^8 topics."""
+"""Length of a short id. Two of a topic's 2,000 subscriptions share one in one of 10^8 topics."""
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._~/\-]*[A-Za-z0-9_~\-])?")
-"""Names that Azure takes in fact: libraries make `contoso~fault--contoso~order--` of generic types,
-and a subscription may begin and end with `_` (validators of Azure's Terraform provider).
-"""
+"""Names that Azure accepts in practice: libraries make `contoso~fault--contoso~order--` of generic
+types, and a subscription may begin and end with `_` (validators of Azure's Terraform provider)."""
 
 _HOST = re.compile(r"^[a-z][a-z0-9+.\-]*://[^/]*", re.IGNORECASE)
 

@@ -12,14 +12,15 @@ from collections import deque
 from bridge.broker.connection.delivery import Delivery
 
 BYTES_MAX = 64 << 20
-"""Bodies of arrivals that one entity may keep waiting here."""
+"""Bytes of waiting arrivals' bodies above which a term ends, for a lower prefetch."""
 
 PREFETCH_MIN = 16
 PREFETCH_MAX = 4_000
-"""Arrivals that may be unacked: enough to keep RabbitMQ busy, few enough for a short tail."""
+"""The largest prefetch of an inbox: RabbitMQ stays busy, and few arrivals return after a
+failure."""
 
 _WEIGHT = 32
-"""One arrival's share in the average, its inverse."""
+"""An arrival moves the average size by the difference divided by this number."""
 
 
 class ArrivalBuffer:

@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from bridge.sidecar.leader import Leader
 
 HELD_BYTES_MAX = 64 << 20
-"""Bodies that one bucket may have unacked here."""
+"""Bytes of unacked messages of one bucket; with the average size they give the prefetch."""
 
 MESSAGE_OVERHEAD_BYTES = 1_000
-"""What a held message costs in Python beside its bytes."""
+"""Memory that Python needs for a held message beside the message's bytes."""
 
 PREFETCH_MAX = 65_535
-"""basic.qos counts in 16 bits."""
+"""The largest prefetch: basic.qos has 16 bits for it."""
 
 MOVE_PREFETCH = 500
 
 SOON_MS = 1_000
-"""What is due sooner is held, and not moved to a finer bucket any more."""
+"""A message that is due in less than this time is held, and not moved to a finer bucket."""
 
 RETRY_S = 1.0
 IDLE_S = 60.0

@@ -34,18 +34,18 @@ from bridge.wire.sessions import session_id_in
 
 BATCH = 200
 BATCH_BYTES = 4 << 20
-"""So much is published at a time."""
+"""A batch ends after `BATCH` messages, or with the message that reaches this many bytes."""
 
 PREFETCH = 100
 
 CONFIRM_S = 3.0
-"""So long a queue may take for a batch; then it takes nothing."""
+"""How long a subscription's queue may take to confirm a batch before the attempt fails."""
 
 HOLD_S = 5.0
-"""So long the leader waits at most."""
+"""How long the leader may publish nothing while the last missed messages are published."""
 
 NOTE_EVERY = 1_000
-"""After so many messages the journal is told how far the subscription is."""
+"""Number of messages after which the subscription's progress is written to the journal."""
 
 MARK_BYTES = 16
 

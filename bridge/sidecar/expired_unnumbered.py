@@ -24,7 +24,7 @@ from bridge.wire.envelope import EXPIRED_UNNUMBERED_KIND
 PREFETCH = 200
 
 _BARE = Properties(headers={headers.KIND: text(EXPIRED_UNNUMBERED_KIND)}, delivery_mode=2).encode()
-"""In place of more properties than RabbitMQ takes."""
+"""Properties that replace those of a message whose properties are larger than RabbitMQ takes."""
 
 log = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from bridge.wire import headers, journal
 from bridge.wire.sections import MalformedEntry
 
 SLACK_S = 60
-"""RabbitMQ's clock, by which a stream is read, may differ by so much."""
+"""Maximum difference between the bridge's clock and RabbitMQ's, by which streams are read."""
 
 PREFETCH = 100
-"""Segments are large."""
+"""Few entries: segments are large."""
 
 _SEGMENT = ("S", journal.ACCEPTED.encode())
 

@@ -23,7 +23,8 @@ from bridge.sidecar.sidecar import Sidecar
 TICK_S = 1.0
 
 ABANDONED_S = 30.0
-"""What is `Deleting` for so long and led by nobody here may be led by nobody at all."""
+"""Time after which this process finishes the deletion of an entity that is `Deleting` and has no
+leader here: perhaps no process is its leader."""
 
 log = logging.getLogger(__name__)
 

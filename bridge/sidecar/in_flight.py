@@ -21,17 +21,18 @@ from bridge.sidecar.leader_state import Unconfirmed
 from bridge.wire.envelope import Item
 
 WINDOW = 512
-"""Publications that may be unconfirmed; an arrival that holds more goes alone. RabbitMQ reads acks
-behind all that was published before, so about as many second copies are what a kill leaves of a
-backlog: with 4,000 up to 4,000 of them, and no faster (docs/performance.md)."""
+"""Number of unconfirmed publications up to which the next arrival is published; a batch may pass
+it. RabbitMQ reads an ack after all earlier publishes, so a kill in a backlog leaves about as many
+second copies. A window of 4,000 leaves up to 4,000 and is no faster (docs/performance.md)."""
 
 TOPIC_WINDOW = 256
-"""Of a topic, or a queue with shards: RabbitMQ reads nothing more of a connection with 400
-unconfirmed publishes to a queue without a leader (docs/rabbitmq-faults.md: unconfirmed-flow), and
-one dead subscription or shard is to hold up no other entity. A larger batch goes alone."""
+"""The window of a topic, or of a queue with shards; a batch may pass it. With 400 unconfirmed
+publishes to a queue without a leader, RabbitMQ stops reading the connection
+(docs/rabbitmq-faults.md: unconfirmed-flow), and one dead subscription or shard must not hold up
+other entities."""
 
 WINDOW_BYTES = 32 << 20
-"""So many bytes may be unconfirmed; a message that is larger goes alone."""
+"""Bytes of unconfirmed publications up to which the next arrival, of any size, is published."""
 
 
 class InFlight:

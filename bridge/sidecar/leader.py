@@ -58,10 +58,12 @@ from bridge.topology.shards import queues_by_key
 FORGET_EVERY_S = 0.5
 
 ELECTED_S = 1.0
-"""So soon arrivals tell a consumer that it is the active one; RabbitMQ does not tell it."""
+"""Time within which the active consumer has a delivery; RabbitMQ does not tell a consumer that it
+is active. Without a delivery the leader is another process."""
 
 RETURNING_S = 3.0
-"""So long arrivals of an earlier term may still come again: RabbitMQ gives them back at once."""
+"""Time after a takeover until the first check whether all arrivals that earlier terms left unacked
+have come again: RabbitMQ returns them at once."""
 
 STOP_S = 2.0
 

@@ -32,15 +32,16 @@ from bridge.topology.definitions import incarnation_of
 
 STALLED_S = 8.0
 PROBE_S = 2.0
-"""Ten seconds without a confirm: so much until it is asked who holds it up, and for the answer."""
+"""Ten seconds without a confirm in all: `STALLED_S` until the subscriptions are probed, and
+`PROBE_S` for their confirms."""
 
 LOOK_S = 0.5
 RETRY_MIN_S = 0.5
 RETRY_MAX_S = 5.0
-"""Between two attempts to give a subscription what it missed."""
+"""The longest wait between two attempts to catch up a subscription."""
 
 PROBES_MAX = 200
-"""So many subscriptions are asked at once: RabbitMQ takes 400 unconfirmed publishes."""
+"""Subscriptions that are probed at once: RabbitMQ stops reading at 400 unconfirmed publishes."""
 
 Connect = Callable[[str], AbstractAsyncContextManager[Lease]]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bridge.machine.sequencer import Sequencer
 
 LATENESS_BOUNDS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
-"""Upper bounds of the histogram's buckets; what is later goes into one more."""
+"""Inclusive upper bounds of the histogram's buckets; one more bucket counts larger values."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from bridge.wire.basic import Properties
 SITE = "sequencer.ownership"
 
 ARRIVALS = 50
-"""So many arrivals make it worth while to pass the token on."""
+"""Number of arrivals after which a new token is published in place of the held one."""
 
 _PROPERTIES = Properties(
     headers={headers.KIND: ("S", OWNERSHIP_TOKEN_KIND.encode())}, delivery_mode=2

@@ -33,26 +33,26 @@ from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 
 COUNT_S = 1.0
-"""So long RabbitMQ may take to count what waits in the inboxes."""
+"""How long RabbitMQ may take to count the ready messages of the inboxes."""
 
 STEADY_S = 10.0
-"""An entity that has worked so long on a connection of its own goes back to the others."""
+"""Time of work on a connection of its own after which an entity returns to a shared connection."""
 
 RESTART_MIN_S = 0.2
 RESTART_MAX_S = 5.0
-"""Between two terms of a sequencer whose connection still stands."""
+"""The longest wait between two terms of a sequencer whose connection still stands."""
 
 FAILURES_MAX = 3
-"""So many terms of a sequencer in a row may fail at once before that is told as a fault."""
+"""Number of failed terms of a sequencer in a row from which on the failure is reported."""
 
 LEADERLESS_MS = 2_000
-"""So long a takeover may last before the bridge says that it is not ready."""
+"""How long an entity may have no leader before the bridge reports that it is not ready."""
 
 LEADERLESS_NAMED = 5
-"""So many entities are named at most; there may be thousands."""
+"""Maximum number of entities that the report names; there may be thousands."""
 
 TOLD_S = 30.0
-"""A fault is over when nothing has failed for so long."""
+"""How long a failure is reported after the last failed term."""
 
 log = logging.getLogger(__name__)
 

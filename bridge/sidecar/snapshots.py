@@ -11,11 +11,12 @@ from bridge.machine.sequencer import Sequencer
 ENTRIES = 2_000
 BYTES = 16 << 20
 ENTRIES_MAX = 20_000
-"""A snapshot is written after so many entries or bytes; a large one not before the journal has
-grown by twice its size, but after the maximum of entries at the latest."""
+"""A snapshot is written after `ENTRIES` entries of the journal or `BYTES` bytes. After a large
+snapshot the next one waits until the journal has grown by twice that size or by `ENTRIES_MAX`
+entries."""
 
 MARGIN_S = 2.0
-"""An ack that was sent within this time may not have reached the inbox when RabbitMQ failed."""
+"""An ack that is younger than this when RabbitMQ fails may not have reached the inbox."""
 
 
 class Snapshots:

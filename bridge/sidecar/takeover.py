@@ -25,8 +25,8 @@ from bridge.topology import names
 from bridge.wire import headers, journal
 
 STEP = 64
-"""So many entries are read first, then three times as many as were read already, while no snapshot
-was found."""
+"""Number of journal entries that are read first. While no snapshot is found, the next read covers
+three times the entries read so far."""
 
 
 async def read_journal(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 Version = tuple[int, int]
 
 OLDEST: Version = (3, 10)
-"""The oldest version that the bridge runs on: quorum queues there dead-letter at least once."""
+"""The oldest version that the bridge supports: its quorum queues dead-letter at least once."""
 
 NEWEST_KNOWN: Version = (4, 3)
 
@@ -24,15 +24,15 @@ default TTL breaks a quorum queue for good on 3.10 and 4.0.
 """
 
 DELIVERY_LIMIT_MAX = 2_147_483_647
-"""'No limit', for a queue: accepted by every version, and a returned message keeps its place.
+"""In effect no delivery limit: every version accepts it, and a returned message keeps its place.
 
--1 drops messages on 3.10 and returns them to the tail on 4.0; without any limit 3.10 returns them
-to the tail and 4.x gives up after 20 returns.
+With -1, 3.10 drops returned messages, and 4.0 moves them to the tail. Without any limit, 3.10 moves
+them to the tail, and 4.x gives a message up after 20 returns.
 """
 
 PATTERN_BYTES_MAX = 1_024
-"""The longest pattern of a policy on 4.3; kept on every version, so that an upgrade meets none
-that the newer version refuses."""
+"""The longest policy pattern that 4.3 accepts. It holds for every version, so that no policy
+becomes invalid by an upgrade."""
 
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?(?:[-+.].*)?")
 

@@ -24,7 +24,8 @@ from bridge.topology.resources import Finding, Parameter, Value
 from bridge.topology.shards import count_of
 
 SCHEMA = 1
-"""Version of this form. A newer one may add fields, never change the meaning of one."""
+"""Version of the definitions' form. A newer version may add fields, and never changes the meaning
+of a field."""
 
 PREFIX = "busbridge.entity."
 NAMESPACE_PREFIX = "busbridge.namespace."
@@ -35,7 +36,7 @@ NAME_LENGTH_MAX = 255
 _VHOST_LENGTH_MAX = 80
 
 DEPTH_MAX = 64
-"""How deep a definition may nest; its deepest part, a filter's parameter, has seven levels."""
+"""Maximum nesting of a definition; the deepest part, a filter's parameter, has seven levels."""
 
 _KINDS = {kind.value.lower(): made for kind, made in MAKERS.items()}
 _SPECIAL_KEYS = {

@@ -62,7 +62,7 @@ class Change:
 
 
 _COMES_AND_GOES = re.compile(r"(?P<entity>.+?)/\$(?:deferred|(?:scheduled|holder)/.*)")
-"""Queues that the bridge makes while it runs; the compiler does not know them."""
+"""Names of queues that bridges make while they run; no compiled topology contains these queues."""
 
 _SHARED_PREFIX = "$sb/"
 
@@ -198,7 +198,7 @@ def _conflict(wanted: Resource, live: Resource) -> str:
 
 
 _COMPARED = {Exchange: "alternate-exchange", Queue: "x-"}
-"""What the names of arguments begin with that RabbitMQ compares."""
+"""Class of a resource -> prefix of the arguments that RabbitMQ compares at a new declaration."""
 
 
 def _put(wanted: Iterable[Resource], live: Iterable[Resource]) -> list[Change]:

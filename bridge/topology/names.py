@@ -16,42 +16,45 @@ NAME_BYTES_MAX = 255
 """RabbitMQ's limit for the name of a queue or exchange (measured on 3.10, 4.0 and 4.3)."""
 
 _SUFFIX_BYTES_MAX = 40
-"""Room that the longest suffix of ours needs, buckets included."""
+"""Length that is reserved for the longest suffix, buckets included."""
 
 _KEPT_BYTES = NAME_BYTES_MAX - _SUFFIX_BYTES_MAX - 26
 
 _LOOKS_CUT = re.compile(rf".{{{_KEPT_BYTES}}}~[0-9a-f]{{24}}")
-"""A name as long as a cut one, with what looks like its digest: it is cut, too."""
+"""A name with the form of a cut name. Such a name is cut, too, so that it equals no cut name."""
 
 SINK = "$sb/sink"
-"""Where what is to be dropped goes: a classic queue of length 0."""
+"""Classic queue of length 0, for messages that are to be dropped."""
 
 EXPIRED_UNNUMBERED = "$sb/lapsed"
-"""What expired in an inbox before it was numbered, on its way back; the queue's name is older."""
+"""Queue: messages that expired in an inbox before they had a number; a bridge returns them to the
+inbox. All versions of the bridge share the queue, so it keeps its name."""
 
 OTHER_DEATHS = "$sb/other-deaths"
-"""Direct exchange: dead letters of a reason that no binding names, by their dead-letter queue."""
+"""Direct exchange: dead letters of a reason without a binding; the key is their dead-letter
+queue."""
 
 BRIDGE_QUEUES = "$sb/bridge/"
-"""What the names of the bridges' own queues begin with."""
+"""Prefix of the names of the bridges' own queues."""
 
 EVENTS = "$sb/events"
-"""Fanout exchange: a definition has changed, read it again."""
+"""Fanout exchange: notifications that a definition has changed and must be read again."""
 
 ADMINISTRATION = "$sb/administration"
-"""Direct exchange: who may write to it may ask a bridge, by its queue, to change entities."""
+"""Direct exchange: requests to change entities; the key is a bridge's queue. RabbitMQ's write
+permission on the exchange allows a user such requests."""
 
 DECLARATION_FENCE = "$sb/seal"
-"""Exchange that nobody uses: declared and deleted so that the changes before it last; its name is
-older."""
+"""Exchange without any other use: declared and deleted so that earlier changes outlast a kill of
+RabbitMQ. The name is older than the term."""
 
 
 BUCKET_NAMES = 256
-"""Names of buckets of one entity and level."""
+"""Number of bucket names of one entity and wheel level."""
 
 
 INBOX_SUFFIX = "/$inbox"
-"""What the names of inboxes end with."""
+"""Suffix of the names of inboxes."""
 
 
 def resource_base(entity: str) -> str:
@@ -117,7 +120,8 @@ def active_queue(entity: str, shard: int = 0) -> str:
 
 
 JOURNAL_KEY = "j"
-"""Routing key of a topic's journal in its `$active`; those of subscriptions have 8 characters."""
+"""Routing key of a topic's journal in its `$active` exchange; the keys of subscriptions have 8
+characters or more."""
 
 
 COPY_KEY_LENGTH = 8

@@ -9,7 +9,7 @@ from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, TTL_MAX_MS
 from bridge.topology.resources import Binding, Exchange, Queue, Topology, Value
 
 SCHEMA_ARGUMENT = "busbridge-schema"
-"""Argument that marks a resource as ours and says which version of this layout made it.
+"""Argument that marks a resource as the bridge's; the value is the version of the layout.
 
 RabbitMQ stores arguments without `x-` and does not compare them when a resource is declared again.
 """
@@ -19,54 +19,60 @@ SCHEMA_VERSION = 1
 SCHEMA: dict[str, Value] = {SCHEMA_ARGUMENT: SCHEMA_VERSION}
 
 QUORUM: dict[str, Value] = {"x-queue-type": "quorum", **SCHEMA}
-"""What policies need to know of a queue of ours."""
+"""The arguments of the bridge's quorum queues on which the choice of policies depends."""
 
 CONSUMER_TIMEOUT_ARGUMENT = "x-consumer-timeout"
 CONSUMER_TIMEOUT_MS = TTL_MAX_MS
-"""Our own timers end locks; RabbitMQ's 30 minutes would close a channel with all locks on it.
+"""In effect no timeout: the bridge's timers end locks, and RabbitMQ's default of 30 minutes would
+close a channel with all its locks.
 
-An argument and no policy: nobody's policy can then shorten it unseen. 3.10 ignores it.
+The timeout is an argument, so that no user's policy shortens it unnoticed. 3.10 ignores it.
 """
 
 DISCONNECTED_TIMEOUT_MS = 2_000
-"""When a node of a cluster dies, what its consumers held, and the office of a single active
-consumer, goes to others after this time on 4.3; by itself it waits 60 s. Earlier versions do not
-wait.
+"""Time after which 4.3 gives up the consumers of a dead cluster node: their unacked messages
+return, and another single active consumer becomes active. The default is 60 s; earlier versions do
+not wait.
 
-A break between nodes that is shorter costs nobody a lock.
+A shorter break between nodes costs no lock.
 """
 
 JOURNAL_BYTES_MAX = 1_073_741_824
-"""1 GiB: a recovery reads the last few thousand entries, a browser whatever is left."""
+"""1 GiB: a takeover reads the last few thousand entries, a peek any entry that is left."""
 
 JOURNAL_SEGMENT_BYTES = 33_554_432
-"""32 MiB: a stream forgets whole segments, so a journal is 3 percent above its limit at most;
-32 segments are 64 files."""
+"""32 MiB: RabbitMQ deletes whole segments of a stream, so a journal exceeds its limit by 3 percent
+at most; 32 segments are 64 files."""
 
 HISTORY_BYTES_MAX = 1_073_741_824
 """1 GiB: 33 million digests."""
 
 HISTORY_AGE = "8D"
-"""The longest window is 7 days; a shorter one reads from its begin on."""
+"""8 days: the longest duplicate detection window is 7 days. With a shorter window, reads start at
+the window's begin."""
 
 HISTORY_SEGMENT_BYTES = 4_194_304
-"""4 MiB, 130,000 digests: a stream forgets whole segments."""
+"""4 MiB, 130,000 digests: RabbitMQ deletes whole segments of a stream."""
 SETTLED_BYTES_MAX = 67_108_864
 SETTLED_SEGMENT_BYTES = 4_194_304
-"""64 MiB of ranges of numbers; who browses writes all of them again every 8 MiB."""
+"""64 MiB (`SETTLED_BYTES_MAX`) of ranges of numbers, in segments of 4 MiB. A bridge that serves
+peeks writes all ranges again after every 8 MiB."""
 
 DEFERRED_MAX = 60_000
-"""Deferred messages of an entity: a prefetch is 65,535 at most, and asks need some of it."""
+"""Maximum number of deferred messages of an entity. One consumer holds all of them, a prefetch is
+65,535 at most, and requests in the same queue need a part of it."""
 
 SESSION_STATES_MAX = 60_000
-"""States of an entity's sessions, for the same reason."""
+"""Maximum number of session states of one shard, for the same reason."""
 
 DEATH_HEADER = "x-first-death-reason"
-"""Why RabbitMQ dead-lettered a message; on every version (`x-last-death-reason` is 4.x only)."""
+"""Header with the reason of a message's first dead-lettering; `x-last-death-reason` exists on 4.x
+only."""
 
 
 NUMBERED_HEADER = "x-busbridge-numbered"
-"""A message that a sequencer has numbered has it, true (docs/rabbitmq-faults.md: null-argument)."""
+"""Header of every message that a sequencer has numbered; its value is true
+(docs/rabbitmq-faults.md: null-argument)."""
 
 
 def fixed_exchange(name: str, kind: str, **arguments: Value) -> Exchange:

@@ -35,17 +35,18 @@ from bridge.topology.parts import HISTORY_BYTES_MAX, JOURNAL_BYTES_MAX, SETTLED_
 from bridge.topology.resources import Policy, Queue, Value
 
 PREFIX = "busbridge."
-"""What the name of every policy of ours begins with; nobody else's is touched."""
+"""Prefix of the names of the bridge's policies; the bridge changes no other policies."""
 
 PRIORITY = 50
-"""Above what people usually give a catch-all (0 to 10), with room above it for a user's own."""
+"""Above the usual priorities of catch-all policies (0 to 10), with room above for users' own
+policies."""
 
 PROTECTED_PRIORITY = 1_000
-"""That of the policies for queues that keep everything: above any catch-all of a user."""
+"""Priority of the policies for queues that must keep every message: above any user's catch-all."""
 
 RAISED_PREFIX = PREFIX + "$journal/"
-"""What the name of a policy begins with that raises the bound of one entity's journal; bridges put
-and remove them while they run, and no definition asks for one."""
+"""Prefix of the names of policies that raise the size limit of one entity's journal. Bridges set
+and delete these policies while they run; no definition contains them."""
 
 MEBIBYTE = 1_048_576
 

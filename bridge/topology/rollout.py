@@ -15,7 +15,7 @@ from bridge.topology.policy import matches
 from bridge.topology.resources import Policy
 
 INTERIM = ".interim"
-"""What the name of an interim copy ends with."""
+"""Suffix of the names of policies' interim copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

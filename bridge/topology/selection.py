@@ -19,7 +19,7 @@ _TAKES_ALL = re.compile(r"\s*(?:1\s*=\s*1|true)\s*", re.IGNORECASE)
 _TAKES_NONE = re.compile(r"\s*(?:1\s*=\s*0|0\s*=\s*1|false)\s*", re.IGNORECASE)
 
 EVERYTHING: dict[str, Value] = {"x-match": "all-with-x"}
-"""Binding arguments that take every message: nothing has to match."""
+"""Binding arguments that match every message: they contain no condition."""
 
 
 def selection(rule: model.Rule, capabilities: Capabilities) -> tuple[dict[str, Value] | None, str]:

@@ -24,16 +24,16 @@ from bridge.broker.errors import BrokerError, ConnectionLost
 from bridge.model.errors import ServiceBusError
 
 IDLE_S = 5.0
-"""A connection for answers is closed when it was not used for so long."""
+"""Time without a new answer after which a separate connection for answers is closed."""
 
 ANSWERS_MAX = 10_000
-"""More answers do not wait for such a connection."""
+"""Maximum number of answers that wait for such a connection; beyond it the oldest is dropped."""
 
 RETRY_S = 1.0
 
 _INTERNAL_ERROR = 541
 _SINCE_4_0 = 4
-"""From this major version on RabbitMQ says of an address of a dead node that it is not there."""
+"""From this major version on RabbitMQ reports that an address of a dead node does not exist."""
 
 
 class Addresses:

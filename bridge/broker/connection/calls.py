@@ -25,8 +25,8 @@ RPC_TIMEOUT_S = 30.0
 """How long an answer may take: longer than a leader election, shorter than a client waits."""
 
 _OF_QUEUES = frozenset((BASIC_CONSUME_OK, BASIC_GET_OK, BASIC_GET_EMPTY))
-"""Answers that come from a queue's own process. RabbitMQ ends the whole connection when that gives
-none (541): its Raft server is stopped, or has no leader within half a minute."""
+"""Answers that come from a queue's own process. RabbitMQ ends the whole connection (541) when the
+process gives none: its Raft server is stopped, or has no leader within half a minute."""
 
 
 class Question:

@@ -36,13 +36,13 @@ _CONFIRM = struct.Struct(">QB")
 _CLOSED_BY_US = 200
 
 CLOSE_TIMEOUT_S = 10.0
-"""How long RabbitMQ may take to close a channel. Seen once in 16 runs of leader kills (3.10.8): not
-within 30 s."""
+"""How long RabbitMQ may take to close a channel. In one of 16 runs of leader kills (3.10.8) a
+channel was not closed within 30 s."""
 
 OnWritten = Callable[[BrokerError | None], None]
 
 BODY_BYTES_MAX = 512 << 20
-"""Above what any RabbitMQ can be configured to take (max_message_size, 512 MiB)."""
+"""The largest body that any RabbitMQ can be configured to take (max_message_size, 512 MiB)."""
 
 
 class Channel:

@@ -17,13 +17,13 @@ from bridge.wire import amqp091 as wire
 from bridge.wire.basic import Table, python_value, text
 
 HEARTBEAT_S = 10
-"""A silent RabbitMQ is noticed after 20 to 25 s; its own default is 60."""
+"""A silent RabbitMQ is noticed after 20 to 25 s; RabbitMQ's default interval is 60 s."""
 
 OPEN_TIMEOUT_S = 15.0
-"""For one host: TCP, TLS and login. RabbitMQ delays a refused login by a second."""
+"""Deadline for TCP, TLS and login on one host. RabbitMQ delays a refused login by a second."""
 
 CLOSE_TIMEOUT_S = 5.0
-"""RabbitMQ does not read while it is blocked, so a goodbye may never be answered."""
+"""How long RabbitMQ may take to answer a close. While it blocks the connection it does not read."""
 
 _CHANNELS_MAX_DEFAULT = 2_047
 _PRODUCT = "busbridge"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bridge.broker.connection.channel import Channel
 
 SETTLE_LINGER_S = 0.1
-"""How long after the last settlement a close in order waits; 0.01 was always enough."""
+"""Time between the last settlement and a close in order; 0.01 s was always enough."""
 
 _DELIVER_TAG = struct.Struct(">QB")
 _REQUEUE = 2

@@ -11,7 +11,7 @@ from bridge.wire import amqp091 as wire
 from bridge.wire.basic import Table, table_of
 
 Arguments = Mapping[str, object] | None
-"""Plain Python values, or fields with their type letters."""
+"""Arguments of a declaration: plain Python values, or fields with their type letters."""
 
 
 class QueueState(NamedTuple):

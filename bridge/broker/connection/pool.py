@@ -27,20 +27,21 @@ from bridge.broker.reconnect import keep_connected
 from bridge.machine.suspects import Suspects, named_in
 
 SIZE = 16
-"""Connections that queues share: a first failure costs a sixteenth of them."""
+"""Number of shared connections: the first failure of a queue costs a sixteenth of the queues."""
 
 SETTLE_S = 1.0
-"""So long nothing is asked on a connection that replaces a lost one. After a failure of the broker
-a quorum queue may deliver out of order for a moment: what was never delivered comes before what was
-held (docs/rabbitmq-faults.md: order-after-kill)."""
+"""Time before a connection that replaces a lost one is used. After a failure of the broker a quorum
+queue may deliver out of order for a moment: messages that were never delivered come before those
+that were unacked (docs/rabbitmq-faults.md: order-after-kill)."""
 
 RETURN_S = 5.0
-"""A suspect that answers goes back when it had nothing under way for so long."""
+"""Time without work after which a suspect's own connection ends. A suspect that has answered then
+uses a shared connection again."""
 
 LOOK_S = 0.25
 
 _ERROR_CODES = range(500, 600)
-"""A connection that RabbitMQ ends for what was done on it; it is told to go away with 320."""
+"""Reply codes of a connection that RabbitMQ ends for an error on it; 320 is connection-forced."""
 
 Serve = Callable[["_Member", Connection], Awaitable[None]]
 

@@ -29,14 +29,14 @@ from bridge.wire import amqp091 as wire
 from bridge.wire.basic import Properties
 
 _Publish = tuple[str, str, bytes, bytes, Done | None]
-"""Exchange, routing key, properties, body, and who wants to know."""
+"""Exchange, routing key, properties, body, and the callback for the outcome."""
 
 CONFIRM_TIMEOUT_S = 30.0
-"""A confirm later than this will not come (docs/rabbitmq-faults.md: stream-confirm)."""
+"""A confirm that takes longer does not come (docs/rabbitmq-faults.md: stream-confirm)."""
 
 _ROUTES_MAX = 1_024
 _WATCHES = 4
-"""How often the oldest unconfirmed publish is looked at within the deadline."""
+"""Number of checks of the oldest unconfirmed publish within the deadline."""
 
 
 class ChannelPublisher:

@@ -29,20 +29,20 @@ from bridge.wire.amqp091 import (
 )
 
 FRAME_MAX_DEFAULT = 131_072
-"""RabbitMQ's own default; what is used until the connection is tuned, or when it sets no limit."""
+"""RabbitMQ's default; it holds until the connection is tuned, and when RabbitMQ sets no limit."""
 
 PARTS_MAX = 4_000
-"""So many unjoined parts are written without waiting for the end of the turn."""
+"""Number of unjoined parts above which they are written before the end of the turn."""
 
 PAUSE_BYTES = 1 << 20
-"""From this many unsent bytes on they are counted."""
+"""Number of unsent bytes from which on the transport watches `UNSENT_BYTES_MAX`."""
 
 UNSENT_POLL_S = 0.002
-"""How often a socket that would block is looked at again for those who wait in `written`."""
+"""Interval of checks whether the kernel has taken all bytes, for the callbacks in `written`."""
 
 UNSENT_BYTES_MAX = 64 << 20
-"""Above this many unsent bytes nothing more is published: several of the largest messages that
-RabbitMQ 4 takes (16 MiB)."""
+"""Number of unsent bytes above which publishes are refused: room for several of the largest
+messages that RabbitMQ 4 takes (16 MiB)."""
 
 
 class Transport(asyncio.Protocol):

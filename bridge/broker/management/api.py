@@ -22,7 +22,7 @@ _Rows = list[dict[str, Any]]
 _SIZES = "name", "message_bytes"
 
 _SINGLE_MAX = 12
-"""More queues than that are not asked for one by one."""
+"""Maximum number of queues that are read one by one; more are read as one list of all queues."""
 
 
 class Management:

@@ -24,14 +24,14 @@ PORT = 15_672
 PORT_TLS = 15_671
 
 TIMEOUT_S = 30.0
-"""For one request. A list of thousands of queues takes seconds on a busy broker."""
+"""Deadline of one request. A list of thousands of queues takes seconds on a busy broker."""
 
 AGAIN_S = 0.05
 AGAIN_FOR_S = 1.0
-"""What RabbitMQ could not list is asked again so often, for so long."""
+"""How long a failed GET is repeated, every `AGAIN_S`, when the failure is a passing one."""
 
 _UNKNOWN_USER = frozenset(("Not_Authorized", "Login failed"))
-"""How 4.x and 3.10 say that user or password are wrong; other 401s are missing rights."""
+"""Reasons by which 4.x and 3.10 refuse a wrong user or password; other 401s are missing rights."""
 
 
 def default_urls(endpoint: Endpoint) -> tuple[str, ...]:

@@ -11,10 +11,10 @@ import re
 from typing import Any
 
 DEPTH_MAX = 100
-"""Levels that are read in any case: above those that a definition may have."""
+"""Levels of nesting that are always read: more than a definition may have."""
 
 DIGITS_MAX = 100
-"""Those of integers that are read in any case."""
+"""Digits of an integer that are always read."""
 
 _MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 

@@ -192,7 +192,7 @@ class ConsoleBroker:
 
 
 LiveBroker = HttpBroker | ConsoleBroker
-"""What `busbridge policies` works on; each call raises a BrokerError."""
+"""The broker of `busbridge policies`; each call raises a BrokerError on failure."""
 
 
 def _binary(text: str) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEBIAN = Path("/usr/lib/rabbitmq/bin")
-"""Debian's scripts. The command on PATH there is a wrapper that refuses all users but root and
-rabbitmq; the script behind it does not."""
+"""The folder of Debian's scripts. Debian's command on PATH is a wrapper that refuses all users but
+root and rabbitmq; the script behind the wrapper does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

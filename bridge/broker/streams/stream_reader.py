@@ -19,18 +19,18 @@ from bridge.broker.errors import BrokerSilent
 from bridge.wire.basic import Properties, Table
 
 OFFSET = "x-stream-offset"
-"""Where a stream's consumer begins, and where each message stands (RabbitMQ's own name)."""
+"""Argument with the start of a consumer, and header with the offset of an entry (RabbitMQ)."""
 
 FIRST: tuple[str, object] = ("S", b"first")
 LAST: tuple[str, object] = ("S", b"last")
-"""The last chunk: some of the last entries."""
+"""A start at the last chunk, which contains some of the last entries."""
 
 EMPTY_S = 2.0
-"""A stream that delivers nothing for so long has nothing from there on, or is silent."""
+"""Time without a delivery after which a stream has no entry from the start on, or is silent."""
 
 SILENCE_S = 10.0
-"""So long nothing comes from a stream before it is given up: after a restart a stream was seen that
-never confirmed and never delivered, with no error."""
+"""Time without a delivery after which a read fails. After a restart of RabbitMQ a stream was seen
+that never confirmed and never delivered, without an error."""
 
 PREFETCH_MAX = 2_000
 
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
 
 
 Take = Callable[[Entry], bool]
-"""Takes one entry; says whether it was the last that is wanted."""
+"""Called with an entry; returns whether the entry is the last one wanted."""
 
 
 class _Reading:

@@ -32,8 +32,7 @@ FRESH_S = 15.0
 entity."""
 
 KNOWN_S = 2.0
-"""After this time without an answer the old definition is used, and the answer awaited
-meanwhile."""
+"""Time without an answer after which the old definition is used; the answer is still awaited."""
 
 DISCOVERY_S = 10.0
 
@@ -43,7 +42,7 @@ _PASSING = (
     ServiceBusConnectionError,
     ServiceBusServerBusyError,
 )
-"""No bridge has answered (bridges restart, or RabbitMQ has an alarm): the old definition holds."""
+"""Errors when no bridge answers (restarts, or an alarm of RabbitMQ): the old definition holds."""
 
 NO_BRIDGE = (
     "No bridge answers in this virtual host: run `busbridge serve` or `sidecar` on it, and see "

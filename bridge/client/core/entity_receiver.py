@@ -35,8 +35,8 @@ from bridge.model.name import SubQueue
 from bridge.topology.description import Described
 
 SETTLE_S = 1.0
-"""After a failure a quorum queue may deliver out of order for a moment (docs/rabbitmq-faults.md:
-order-after-kill)."""
+"""Time without fetches after a failure: a quorum queue may deliver out of order for a moment then
+(docs/rabbitmq-faults.md: order-after-kill)."""
 
 REFUSALS = "ACCESS_REFUSED", "RESOURCE_LOCKED"
 """RabbitMQ's words for a user that may not receive: repeating the request is in vain."""

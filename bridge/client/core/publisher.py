@@ -25,7 +25,7 @@ from bridge.wire.basic import Properties, Table
 from bridge.wire.headers import DIRECT_REPLY_TO
 
 TIMEOUT_S = 30.0
-"""A sequencer that takes over an inbox needs a few seconds."""
+"""How long a confirm or an answer may take: a takeover of an inbox needs a few seconds."""
 
 Answered = Callable[[bytes | Exception], None]
 """Called with the body of an answer, or with an error."""

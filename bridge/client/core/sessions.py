@@ -39,7 +39,7 @@ ACCEPT_S = 65.0
 """How long an accept of a next session waits by default, as with Service Bus."""
 
 ACCEPT_MAX_S = 30 * 86_400.0
-"""RabbitMQ refuses messages that expire later than in 49 days."""
+"""The longest wait of an accept, 30 days: RabbitMQ limits the expiration of a request."""
 
 PING_S = 2.0
 """Interval in which the client asks the bridges of its sessions whether they still answer."""

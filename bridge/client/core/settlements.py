@@ -27,7 +27,7 @@ AT_ONCE = 20_000
 """How many remembered numbers are published at a time."""
 
 UNTOLD_MAX = 1_000_000
-"""How many numbers wait while RabbitMQ takes no messages; more are forgotten."""
+"""Maximum number of numbers that wait while RabbitMQ takes no messages; more are not recorded."""
 
 
 class Record:

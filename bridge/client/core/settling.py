@@ -27,7 +27,7 @@ from bridge.message.message import DELIVERY_COUNT_EXCEEDED, EXPIRED
 from bridge.message.moves import Move
 
 RETRY_S = 1.0
-"""Wait after a refused publish (an alarm, or an election of a leader); the message stays held."""
+"""Wait after a refused publish (an alarm, or a leader election); the message stays held."""
 
 
 class Settling:

@@ -170,4 +170,4 @@ _READERS: dict[str, Callable[[Any], object]] = {
     "Time": _time,
     "Rules": _access_rules,
 }
-"""By the name of a field's type."""
+"""Name of a field's type -> the function that reads the field's element."""

@@ -16,7 +16,7 @@ class Removed:
 
 
 REMOVED: Final = Removed()
-"""As a change's value: the property is removed."""
+"""The value of a change that removes a property."""
 
 
 @dataclass(frozen=True, slots=True)

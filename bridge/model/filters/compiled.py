@@ -9,7 +9,7 @@ from bridge.model.filters.message import Message, Property
 from bridge.model.filters.values import Kind, Value, index_key, kind_of
 
 Predicate = Callable[[Message], bool | None]
-"""True: the filter takes the message. `None` is unknown. Raises FilterException."""
+"""Returns whether the filter matches a message, or `None` for unknown. Raises FilterException."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,4 +18,4 @@ class FilterException(Exception):
 
 
 REASON = FilterException.__name__
-"""DeadLetterReason of such a message: "exception type name" (Azure, dead-letter queues)."""
+"""DeadLetterReason when a filter fails: "exception type name" (Azure, dead-letter queues)."""
