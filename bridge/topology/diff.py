@@ -61,7 +61,7 @@ class Change:
     is_destructive: bool = False
 
 
-_COMES_AND_GOES = re.compile(r"(?P<entity>.+?)/\$(?:deferred|(?:scheduled|holder)/.*)")
+_COMES_AND_GOES = re.compile(r"(?P<entity>.+?)/\$(?:deferred|settled|scheduled/.*)")
 """Names of queues that bridges make while they run; no compiled topology contains these queues."""
 
 _SHARED_PREFIX = "$sb/"

@@ -11,7 +11,7 @@ from bridge.model import entity as model
 from bridge.topology import compiler, definitions
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.diff import Action, Change, diff, removal
-from bridge.topology.parts import bucket_queue, deferred_queue
+from bridge.topology.parts import bucket_queue, deferred_queue, settled
 from bridge.topology.resources import Binding, Exchange, Parameter, Policy, Queue, Topology
 from tests.unit.topology.entities import namespaces
 
@@ -156,7 +156,15 @@ def test_a_policy_whose_queues_all_have_another_one_goes_in_any_case() -> None:
     assert changes[1].resource == old
 
 
-@pytest.mark.parametrize("queue", [bucket_queue("orders", 2, 7), deferred_queue("orders")])
+@pytest.mark.parametrize(
+    "queue",
+    [
+        bucket_queue("orders", 2, 7),
+        deferred_queue("orders"),
+        settled("orders"),
+        settled("orders/$deadletterqueue"),
+    ],
+)
 def test_what_is_made_when_needed_goes_with_its_entity_and_never_before(queue: Queue) -> None:
     """What the bridge makes while it runs is no drift."""
     live = replace(ORDERS, queues=(*ORDERS.queues, queue))
