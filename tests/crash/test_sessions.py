@@ -185,12 +185,20 @@ async def _load(door: Door, sent: dict[str, list[str]], stop: asyncio.Event) -> 
 
 
 async def _drained(door: Door) -> None:
-    async with asyncio.timeout(90):
-        while True:
-            (counts,) = await door.namespace.counting.counts([QUEUE])
-            if counts.active == 0:
-                return
-            await asyncio.sleep(0.3)
+    """Wait until the queue is empty; a minute without progress is too long."""
+    left: int | None = None
+    while left != 0:
+        async with asyncio.timeout(60):
+            left = await _other_than(left, door)
+
+
+async def _other_than(left: int | None, door: Door) -> int:
+    """Wait until another number of messages is left; return it."""
+    while True:
+        (counts,) = await door.namespace.counting.counts([QUEUE])
+        if counts.active != left:
+            return counts.active
+        await asyncio.sleep(0.3)
 
 
 async def besiege(endpoint: Endpoint, broker: Broker, points: list[str | None]) -> None:
