@@ -24,21 +24,30 @@ class GrowingWait(tenacity.wait_random_exponential):
         min_s: the shortest wait.
         max_s: the longest wait.
         steady_s: work that lasted longer since `begin` ends a row of failures.
+        clock: the time in seconds.
     """
 
-    def __init__(self, min_s: float, max_s: float, *, steady_s: float) -> None:
+    def __init__(
+        self,
+        min_s: float,
+        max_s: float,
+        *,
+        steady_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(multiplier=2 * min_s, min=min_s, max=max_s)
         self._steady_s = steady_s
+        self._clock = clock
         self._since_s: float | None = None
 
     def begin(self) -> None:
         """Note that the work begins now."""
-        self._since_s = time.monotonic()
+        self._since_s = self._clock()
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
         """Return the seconds until the next attempt."""
         since_s, self._since_s = self._since_s, None
-        if since_s is not None and time.monotonic() - since_s > self._steady_s:
+        if since_s is not None and self._clock() - since_s > self._steady_s:
             retry_state.attempt_number = 1
         return super().__call__(retry_state)
 
