@@ -15,6 +15,7 @@ from typing import assert_never
 
 from bridge.topology import definitions, policy
 from bridge.topology.fate import Peril, carried_out, key_of, perils, touches
+from bridge.topology.names import BUCKETS_SUFFIX, DEFERRED_SUFFIX, SETTLED_SUFFIX
 from bridge.topology.parts import SCHEMA_ARGUMENT
 from bridge.topology.policy import RAISED_PREFIX
 from bridge.topology.resources import (
@@ -61,7 +62,10 @@ class Change:
     is_destructive: bool = False
 
 
-_COMES_AND_GOES = re.compile(r"(?P<entity>.+?)/\$(?:deferred|settled|scheduled/.*)")
+_COMES_AND_GOES = re.compile(
+    f"(?P<entity>.+?)(?:{re.escape(DEFERRED_SUFFIX)}|{re.escape(SETTLED_SUFFIX)}"
+    f"|{re.escape(BUCKETS_SUFFIX)}.*)"
+)
 """Names of queues that bridges make while they run; no compiled topology contains these queues."""
 
 _SHARED_PREFIX = "$sb/"
