@@ -70,6 +70,11 @@ def numbers(messages: Sequence[ServiceBusReceivedMessage]) -> list[int]:
     return [message.sequence_number or 0 for message in messages]
 
 
+def texts(messages: Sequence[ServiceBusReceivedMessage]) -> list[str]:
+    """Return the bodies, as texts."""
+    return [str(message) for message in messages]
+
+
 def now() -> datetime:
     """Return this instant in UTC, cut to what a timestamp on the wire holds."""
     instant = datetime.now(UTC)

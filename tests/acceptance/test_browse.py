@@ -29,6 +29,7 @@ from tests.acceptance.sdk import (
     seconds,
     send,
     take,
+    texts,
 )
 from tests.fixtures.waiting import eventually
 
@@ -83,11 +84,6 @@ def peek(
     sub_queue = options.pop("sub_queue", None)
     with client.get_queue_receiver(queue, sub_queue=sub_queue) as receiver:
         return list(receiver.peek_messages(count, **{"sequence_number": 1, **options}))
-
-
-def texts(messages: list[ServiceBusReceivedMessage]) -> list[str]:
-    """Return the bodies."""
-    return [str(message) for message in messages]
 
 
 def test_an_empty_queue_shows_nothing_and_a_peek_locks_nothing(bridge: Any) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
+from azure.servicebus import ServiceBusMessage
 
 from bridge.cli.main import main
-from tests.acceptance.sdk import client_of, receive, send
+from tests.acceptance.sdk import client_of, receive, send, texts
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 
@@ -21,11 +21,6 @@ ENTITIES: dict[str, dict[str, object]] = {
     "once": {"RequiresDuplicateDetection": True},
 }
 TOPICS = [{"Name": "events", "Subscriptions": [{"Name": "all"}]}]
-
-
-def texts(messages: list[ServiceBusReceivedMessage]) -> list[str]:
-    """Return the bodies."""
-    return [str(message) for message in messages]
 
 
 def test_an_application_at_work_is_no_drift(

@@ -22,7 +22,7 @@ from azure.servicebus.management import (
     SqlRuleFilter,
 )
 
-from tests.acceptance.sdk import client_of, expect_silence, numbers, send, take, unique
+from tests.acceptance.sdk import client_of, expect_silence, numbers, send, take, texts, unique
 from tests.fixtures.bridge import Bridge
 from tests.fixtures.waiting import eventually
 
@@ -50,11 +50,6 @@ def taken(
     sub_queue = ServiceBusSubQueue.DEAD_LETTER if dead else None
     with client.get_queue_receiver(name, sub_queue=sub_queue) as receiver:
         return take(receiver, count)
-
-
-def bodies(messages: list[ServiceBusReceivedMessage]) -> list[str]:
-    """Return the texts of messages."""
-    return [str(each) for each in messages]
 
 
 def reason(message: ServiceBusReceivedMessage) -> tuple[str | None, str | None]:
@@ -90,7 +85,7 @@ def test_messages_go_on_in_order_with_a_new_number_and_the_first_one_kept(
     send(client, first, message, *(str(number) for number in range(1, 40)))
 
     found = taken(client, last, 40)
-    assert bodies(found) == [str(number) for number in range(40)]
+    assert texts(found) == [str(number) for number in range(40)]
     assert numbers(found) == list(range(2, 42))
     assert [each.enqueued_sequence_number for each in found] == list(range(1, 41))
     one, other = found[:2]
@@ -127,7 +122,7 @@ def test_a_subscription_forwards_to_a_topic_whose_rules_apply(
         assert [each.enqueued_sequence_number for each in found] == expected
         assert numbers(found) == list(range(1, len(expected) + 1))
     with client.get_subscription_receiver(outer, "stays") as receiver:
-        assert bodies(take(receiver, 3)) == ["0", "1", "2"]
+        assert texts(take(receiver, 3)) == ["0", "1", "2"]
 
 
 def test_dead_letters_go_on_whoever_made_them(
@@ -191,7 +186,7 @@ def test_after_four_hops_a_message_is_a_dead_letter(
         chain.append(queue(admin, forward_to=chain[-1]))
     send(client, chain[-2], "arrives")
     send(client, chain[-1], "goes too far")
-    assert bodies(taken(client, chain[0])) == ["arrives"]
+    assert texts(taken(client, chain[0])) == ["arrives"]
     (dead,) = taken(client, chain[1], dead=True)
     assert (str(dead), dead.enqueued_sequence_number) == ("goes too far", 1)
     assert reason(dead) == (
@@ -203,7 +198,7 @@ def test_after_four_hops_a_message_is_a_dead_letter(
     other = queue(admin, forward_to=one)
     update(admin, one, forward_to=other)
     send(client, one, "round")
-    assert bodies(taken(client, one, dead=True)) == ["round"]
+    assert texts(taken(client, one, dead=True)) == ["round"]
 
 
 def test_what_the_target_does_not_take_is_a_dead_letter_of_the_source(
@@ -221,7 +216,7 @@ def test_what_the_target_does_not_take_is_a_dead_letter_of_the_source(
     assert (dead.dead_letter_source, dead.sequence_number) == (None, 1)
     update(admin, target, status=EntityStatus.ACTIVE)
     send(client, source, "two")
-    assert bodies(taken(client, target)) == ["two"]
+    assert texts(taken(client, target)) == ["two"]
 
     admin.delete_queue(target)
     assert admin.get_queue(source).forward_to.endswith(f"/{target}")
@@ -232,7 +227,7 @@ def test_what_the_target_does_not_take_is_a_dead_letter_of_the_source(
     admin.create_queue(target, requires_session=True)
     send(client, source, ServiceBusMessage("four", session_id="s"), "five")
     with client.get_queue_receiver(target, session_id="s") as receiver:
-        assert bodies(take(receiver)) == ["four"]
+        assert texts(take(receiver)) == ["four"]
     (dead,) = taken(client, source, dead=True)
     assert (str(dead), dead.dead_letter_reason) == ("five", "Session ID is null.")
 
@@ -251,7 +246,7 @@ def test_dead_letters_wait_for_a_target_that_takes_none(
     facts = admin.get_queue_runtime_properties(source)
     assert (facts.dead_letter_message_count, facts.transfer_dead_letter_message_count) == (3, 0)
     update(admin, target, status=EntityStatus.ACTIVE)
-    assert bodies(taken(client, target, 3)) == ["a", "b", "c"]
+    assert texts(taken(client, target, 3)) == ["a", "b", "c"]
     eventually(
         lambda: admin.get_queue_runtime_properties(source).dead_letter_message_count == 0,
         "no dead letters",
@@ -268,7 +263,7 @@ def test_an_update_sets_and_removes_forwarding_at_once(
         (held,) = receiver.receive_messages(1, max_wait_time=5)
         began = time.monotonic()
         update(admin, source, forward_to=target)
-        assert bodies(taken(client, target)) == ["waits"]
+        assert texts(taken(client, target)) == ["waits"]
         assert time.monotonic() - began < 3
         with pytest.raises(ServiceBusError):
             receiver.receive_messages(1, max_wait_time=1)
@@ -277,7 +272,7 @@ def test_an_update_sets_and_removes_forwarding_at_once(
     assert str(held) == "held"
     update(admin, source, forward_to=None)
     send(client, source, "stays")
-    assert bodies(taken(client, source)) == ["stays"]
+    assert texts(taken(client, source)) == ["stays"]
     with client.get_queue_receiver(target) as receiver:
         expect_silence(receiver)
 
@@ -293,7 +288,7 @@ def test_runtime_properties_count_what_waits_to_go_on(
     assert (facts.transfer_message_count, facts.active_message_count) == (2, 0)
     assert (facts.total_message_count, facts.transfer_dead_letter_message_count) == (2, 0)
     update(admin, source, status=EntityStatus.ACTIVE)
-    assert bodies(taken(client, target, 2)) == ["a", "b"]
+    assert texts(taken(client, target, 2)) == ["a", "b"]
     eventually(
         lambda: admin.get_queue_runtime_properties(source).transfer_message_count == 0,
         "nothing waits",
@@ -310,7 +305,7 @@ def test_a_forwarded_message_of_a_known_id_is_a_duplicate(
     for source in sources:
         send(client, source, *(ServiceBusMessage(each, message_id=each) for each in "xy"))
     with client.get_queue_receiver(target) as receiver:
-        assert sorted(bodies(take(receiver, 2))) == ["direct", "y"]
+        assert sorted(texts(take(receiver, 2))) == ["direct", "y"]
         expect_silence(receiver)
 
 

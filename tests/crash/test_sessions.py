@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import random
 import signal
@@ -185,18 +186,18 @@ async def _load(door: Door, sent: dict[str, list[str]], stop: asyncio.Event) -> 
 
 
 async def _drained(door: Door) -> None:
-    """Wait until the queue is empty; a minute without progress is too long."""
-    left: int | None = None
-    while left != 0:
+    """Wait until the queue is empty; a minute in which nothing leaves it is too long."""
+    left = math.inf
+    while left:
         async with asyncio.timeout(60):
-            left = await _other_than(left, door)
+            left = await _fewer_than(left, door)
 
 
-async def _other_than(left: int | None, door: Door) -> int:
-    """Wait until another number of messages is left; return it."""
+async def _fewer_than(left: float, door: Door) -> int:
+    """Wait until fewer messages are left; return how many."""
     while True:
         (counts,) = await door.namespace.counting.counts([QUEUE])
-        if counts.active != left:
+        if counts.active < left:
             return counts.active
         await asyncio.sleep(0.3)
 
