@@ -22,9 +22,6 @@ from bridge.machine.publication import Publication
 Acks = Sequence[tuple[Channel, int]]
 
 
-AT_ONCE = 1_000
-"""Publishes of one hand-over that are written in one turn of the event loop."""
-
 LOOK_EVERY_S = 0.005
 """Minimum interval of checks whether target queues exist: a check costs as much as a message."""
 
@@ -56,7 +53,10 @@ class _Move:
 
     def settled(self, error: BrokerError | None) -> None:
         """Take the outcome of one publish: None for a confirm, else the error."""
-        self.owner.in_flight -= 1
+        owner = self.owner
+        owner.in_flight -= 1
+        if owner.waiting:
+            owner.go_on_soon()
         self.seen(error)
 
     def seen(self, error: BrokerError | None) -> None:
@@ -88,20 +88,36 @@ class _Move:
 class HandOver:
     """Hands messages over through one publishing channel, in the order of the calls.
 
-    Attributes:
+    Args:
         channel: the channel that publishes; its confirms are on.
-        in_flight: publishes that are not confirmed yet.
+        beyond: how many more publishes are written than `ChannelPublisher.room` allows.
+
+    Attributes:
+        channel: the channel.
+        in_flight: publishes that are not confirmed yet, also those that are not written yet.
+        waiting: hand-overs of which publishes are not written yet, with these.
     """
 
-    __slots__ = ("_is_look_due", "_looked_s", "_unseen", "_waiting", "channel", "in_flight")
+    __slots__ = (
+        "_beyond",
+        "_is_look_due",
+        "_is_write_due",
+        "_looked_s",
+        "_unseen",
+        "channel",
+        "in_flight",
+        "waiting",
+    )
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, *, beyond: int = 0) -> None:
         self.channel = channel
+        self._beyond = beyond
+        self._is_write_due = False
         self._is_look_due = False
         self._looked_s = 0.0
         self._unseen: list[_Move] = []
         self.in_flight = 0
-        self._waiting: deque[tuple[_Move, Sequence[Publish]]] = deque()
+        self.waiting: deque[tuple[_Move, Sequence[Publish]]] = deque()
 
     def __repr__(self) -> str:
         return f"<HandOver [{self.in_flight} in flight on {self.channel!r}]>"
@@ -117,8 +133,8 @@ class HandOver:
     ) -> None:
         """Publish all messages; when the last is confirmed, ack, then call `done(None)`.
 
-        Of more than `AT_ONCE` publishes the rest are written in later turns of the event loop,
-        before those of later calls.
+        Publishes for which the channel has no room are written when earlier ones are confirmed,
+        in the order of the calls.
 
         After an error nothing is acked, and `done` gets the error. `AckLost` means that everything
         is published and at least one ack was not sent, because its channel was gone.
@@ -138,31 +154,46 @@ class HandOver:
             move.finish()
             return
         self.in_flight += len(publishes)
-        if not self._waiting and len(publishes) <= AT_ONCE:
+        if not self.waiting and len(publishes) <= self._room:
             self._publish(move, publishes)
             return
-        self._waiting.append((move, publishes))
-        if len(self._waiting) == 1:
-            self._publish_waiting()
+        self.waiting.append((move, publishes))
+        if len(self.waiting) == 1:
+            self._go_on()
+
+    def go_on_soon(self) -> None:
+        """Publish in the next turn of the event loop what there is room for by then."""
+        if not self._is_write_due:
+            self._is_write_due = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a publish that is submitted now is written at once."""
+        return not self.waiting and self._room > 0
+
+    @property
+    def _room(self) -> int:
+        return self.channel.publisher.room + self._beyond
 
     def leads_to(self, queue: str) -> bool:
         """Whether a publish to this queue by the default exchange is unwritten or unconfirmed."""
-        waiting = any(each[:2] == ("", queue) for _, rest in self._waiting for each in rest)
+        waiting = any(each[:2] == ("", queue) for _, rest in self.waiting for each in rest)
         return waiting or self.channel.publisher.leads_to(queue)
 
-    def _publish_waiting(self) -> None:
-        """Publish up to `AT_ONCE` of the waiting messages, in order; the rest in the next turn."""
-        move, publishes = self._waiting[0]
-        rest = publishes[AT_ONCE:]
-        refusal = self._publish(move, publishes[:AT_ONCE], is_all=not rest)
-        if rest and refusal is None:
-            self._waiting[0] = move, rest
-        else:
-            self._waiting.popleft()
+    def _go_on(self) -> None:
+        """Publish what waits, in order, as far as it may be written."""
+        self._is_write_due = False
+        while self.waiting and (room := self._room) > 0:
+            move, publishes = self.waiting[0]
+            rest = publishes[room:]
+            refusal = self._publish(move, publishes[:room], is_all=not rest)
+            if rest and refusal is None:
+                self.waiting[0] = move, rest
+                continue
+            self.waiting.popleft()
             for _ in rest:
                 move.settled(refusal)
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._publish_waiting)
 
     def _publish(
         self, move: _Move, publishes: Sequence[Publish], *, is_all: bool = True

@@ -45,7 +45,7 @@ from bridge.model.entity import SendEntity, Topic
 from bridge.sidecar.arrival_buffer import ArrivalBuffer
 from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.history import Segments, read_history
-from bridge.sidecar.in_flight import TOPIC_WINDOW, WINDOW, InFlight
+from bridge.sidecar.in_flight import BEYOND, InFlight
 from bridge.sidecar.inherited import Inherited
 from bridge.sidecar.leader_state import LeaderState, TermOver, Unconfirmed
 from bridge.sidecar.ownership_token import SITE, OwnershipToken
@@ -268,7 +268,8 @@ class Leader:
             on_failed=self._on_failed,
             on_confirmed=self.go_on,
             on_answer=self._shared.answer,
-            window=WINDOW if len(active) == 1 else TOPIC_WINDOW,
+            # One dead subscription or shard must not hold up other entities.
+            beyond=BEYOND if len(active) == 1 else 0,
         )
         publishing.on_closed = self.fail
         if active:

@@ -41,7 +41,8 @@ RETRY_MAX_S = 5.0
 """The longest wait between two attempts to catch up a subscription."""
 
 PROBES_MAX = 200
-"""Subscriptions that are probed at once: RabbitMQ stops reading at 400 unconfirmed publishes."""
+"""Subscriptions that are probed at once: fewer than RabbitMQ reads when one of them is dead
+(docs/rabbitmq-faults.md: unconfirmed-flow)."""
 
 Connect = Callable[[str], AbstractAsyncContextManager[Lease]]
 

@@ -16,6 +16,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.endpoint import Endpoint, parse_url
+from bridge.broker.connection.publisher import CREDIT
 from bridge.broker.errors import (
     AckLost,
     BrokerError,
@@ -25,9 +26,10 @@ from bridge.broker.errors import (
     Unroutable,
 )
 from bridge.broker.failpoint import VARIABLE
-from bridge.broker.handover import AT_ONCE, HandOver, Publish
+from bridge.broker.handover import HandOver, Publish
 from bridge.wire.basic import Properties
 from tests.fixtures.broker import Broker
+from tests.fixtures.dead import dead_queue
 from tests.integration.inbox import QUORUM, Inbox
 
 PLAIN = Properties(delivery_mode=2).encode()
@@ -110,20 +112,20 @@ async def test_all_publishes_come_before_the_ack(
     assert await contents(connection, "out", 4) == [b"0", b"1", b"2", b"bc"]
 
 
-async def test_a_large_hand_over_leaves_turns_to_others(
+async def test_a_large_hand_over_never_exceeds_its_channel_s_room(
     connection: Connection, confirming: Channel
 ) -> None:
     """It is written bit by bit; what is submitted meanwhile comes behind it, and is known of."""
     inbox = await filled(confirming, b"a", b"b")
     await confirming.declarations.declare_queue("behind", arguments=QUORUM)
     acks = [[(confirming, each.tag)] for each in inbox.deliveries]
-    bodies = [b"%d" % number for number in range(4 * AT_ONCE + 1)]
+    bodies = [b"%d" % number for number in range(8 * CREDIT + 1)]
     handover = HandOver(confirming)
     large = handover.move([to("out", body) for body in bodies], acks=acks[0], failpoint=SITE)
     small = handover.move([to("out", b"last"), to("behind", b"x")], acks=acks[1], failpoint=SITE)
     moving = asyncio.gather(large, small)
     await asyncio.sleep(0)
-    assert confirming.publisher.unconfirmed <= 2 * AT_ONCE
+    assert confirming.publisher.unconfirmed < 2 * CREDIT
     assert handover.in_flight == len(bodies) + 2
     assert handover.leads_to("behind")
     assert not handover.leads_to("in")
@@ -143,7 +145,7 @@ async def test_a_large_hand_over_fails_as_a_whole(
     second = await connection.channel()
     await second.publisher.confirm_select()
     handover = HandOver(second)
-    publishes = [to("out", b"x")] * (4 * AT_ONCE)
+    publishes = [to("out", b"x")] * (8 * CREDIT)
     acks = [(confirming, inbox.deliveries[0].tag)]
     moving = asyncio.gather(
         handover.move(publishes, acks=acks, failpoint=SITE),
@@ -157,6 +159,32 @@ async def test_a_large_hand_over_fails_as_a_whole(
     await confirming.close()
 
     assert await contents(connection, "in", 1) == [b"a"]
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("before", [1, 100, 166, 199, 300])
+async def test_a_hand_over_to_a_dead_queue_leaves_its_connection_readable(
+    own_broker: Broker, before: int
+) -> None:
+    """However many publishes its channel has had: RabbitMQ's credit ends at 400, 600, and so on."""
+    with own_broker.fresh_vhost() as vhost:
+        connection = await Connection.open(parse_url(own_broker.url_of(vhost)), name="test")
+        channel, other = await connection.channel(), await connection.channel()
+        for queue in ("dead", "other"):
+            await channel.declarations.declare_queue(queue, arguments=QUORUM)
+        await channel.publisher.confirm_select()
+        await other.publisher.confirm_select()
+        for _ in range(before):
+            await channel.publisher.publish_confirmed("", "dead", PLAIN, b"before")
+        handover = HandOver(channel)
+        with dead_queue(own_broker, vhost, "dead"):
+            moving = asyncio.create_task(handover.move([to("dead", b"x")] * 1_000, failpoint=SITE))
+            await asyncio.sleep(0)
+            async with asyncio.timeout(5):
+                await other.publisher.publish_confirmed("", "other", PLAIN, b"y")
+            assert not moving.done()
+        await moving
+        await connection.close()
 
 
 @pytest.mark.parametrize(("bad", "kind"), [("missing", Unroutable), ("full", PublishRefused)])
@@ -322,7 +350,7 @@ HOP = f"""
 import asyncio, sys
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import parse_url
-from bridge.broker.handover import AT_ONCE, HandOver, Publish
+from bridge.broker.handover import HandOver, Publish
 
 async def main():
     connection = await Connection.open(parse_url(sys.argv[1]), name="hop")

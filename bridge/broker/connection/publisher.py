@@ -31,6 +31,12 @@ from bridge.wire.basic import Properties
 _Publish = tuple[str, str, bytes, bytes, Done | None]
 """Exchange, routing key, properties, body, and the callback for the outcome."""
 
+CREDIT = 200
+"""RabbitMQ reads 400 publishes of a channel, and 200 more each time that the channel has handled
+200. A channel with 32 publishes for a queue without a leader handles all and asks for no more:
+after the last that it may read, RabbitMQ reads nothing of the whole connection
+(docs/rabbitmq-faults.md: unconfirmed-flow)."""
+
 CONFIRM_TIMEOUT_S = 30.0
 """A confirm that takes longer does not come (docs/rabbitmq-faults.md: stream-confirm)."""
 
@@ -60,6 +66,16 @@ class ChannelPublisher:
     def unconfirmed(self) -> int:
         """The number of publishes that wait for their confirm."""
         return len(self._unconfirmed)
+
+    @property
+    def room(self) -> int:
+        """How many publishes may follow, so that a dead queue does not stop the connection.
+
+        The queue of the oldest unconfirmed publish may be dead; what came before it was handled.
+        200 to 399 without unconfirmed publishes; 0 or less: wait for a confirm.
+        """
+        oldest = next(iter(self._unconfirmed)) if self._unconfirmed else self._published + 1
+        return (2 + (oldest - 1) // CREDIT) * CREDIT - 1 - self._published
 
     def leads_to(self, queue: str) -> bool:
         """Whether a publish to this queue by the default exchange waits for its confirm."""

@@ -1,8 +1,8 @@
 """Publishing to one exchange or queue, on its own channel: a dead target stops no other one.
 
 RabbitMQ confirms no publish to a dead queue. After 30 s without a confirm the channel is ended,
-which only this target uses. A channel has at most `WINDOW` unconfirmed publishes: with more,
-RabbitMQ would read nothing from the whole connection (see `broker/connection/pool.py`).
+which only this target uses. Publishes for which the channel has no room wait: with more, RabbitMQ
+would read nothing from the whole connection (see `broker/connection/publisher.py`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,6 @@ from bridge.broker.errors import BrokerError, PublishRefused
 from bridge.broker.handover import Acks, HandOver, Publish
 from bridge.broker.outcome import Done
 from bridge.wire.headers import DIRECT_REPLY_TO
-
-WINDOW = 256
-"""The most unconfirmed publishes: below 400, from which on a channel that publishes to a dead queue
-stops its connection. With 380, publishes to other queues are confirmed at once; with 1,000, not
-before the queue is back (3.10.8 and 4.3.6, with pika alone; fault unconfirmed-flow)."""
 
 SILENT_S = 5.0
 """The time without a confirm after which a target is silent: RabbitMQ confirms within milliseconds,
@@ -136,7 +131,7 @@ class Publisher:
         self.used_s = self._clock()
         if not self.channel.publisher.unconfirmed:
             self._progress_s = self.used_s
-        if self._waiting or self.channel.publisher.unconfirmed >= WINDOW:
+        if self._waiting or self.channel.publisher.room <= 0:
             if self.channel.close_reason is not None:
                 raise self.channel.close_reason.again()
             self._waiting.append((publish, fail))
@@ -147,7 +142,7 @@ class Publisher:
         if error is None or isinstance(error, PublishRefused):
             self._progress_s = self._clock()
         settled(error)
-        while self._waiting and self.channel.publisher.unconfirmed < WINDOW:
+        while self._waiting and self.channel.publisher.room > 0:
             if self.channel.close_reason is not None:
                 return
             publish, fail = self._waiting.popleft()
