@@ -1,8 +1,8 @@
 """Peeks at random places of a long queue, the first after a start, and what being peeked costs.
 
 The queue is filled as a sequencer does it. Peeks are the engine's own, in this process, without the
-SDK; receivers likewise. Peeks have a bound on RabbitMQ 4.3 and newer. The cost is the rate at which
-a queue that somebody has peeked is received from and completed, beside one that nobody has.
+SDK; receivers likewise. The cost is the rate at which a queue that somebody has peeked is received
+from and completed, beside one that nobody has.
 
     python -m tests.bench.browse [--rabbitmq TREE]...
 """
@@ -26,7 +26,6 @@ from bridge.machine.sequencer_memory import blank
 from bridge.model.entity import Queue, Tier
 from bridge.model.name import EntityPath
 from bridge.topology import names
-from bridge.topology.capabilities import Capabilities
 from bridge.wire.envelope import Item
 from tests.bench.door import PROPERTIES
 from tests.bench.figure import Figure, compare, report
@@ -76,7 +75,6 @@ def _door(rabbit: Bench, *queues: Queue):  # type: ignore[no-untyped-def]
 def _figures(rabbit: Bench, first: str, first_s: float, peeks_ms: list[float]) -> list[Figure]:
     median = statistics.median(peeks_ms)
     where = f"of 1 at random places of {ENTRIES:,}"
-    is_bound = not Capabilities.of(rabbit.version).nack_counts
     return [
         Figure(name=f"{first}, {ENTRIES:,}", unit="s", ours=first_s, rabbitmq=rabbit.version),
         Figure(
@@ -84,7 +82,7 @@ def _figures(rabbit: Bench, first: str, first_s: float, peeks_ms: list[float]) -
             unit="ms",
             ours=median,
             ratio=median,
-            floor=PEEK_MS if is_bound else None,
+            floor=PEEK_MS,
             is_ceiling=True,
             rabbitmq=rabbit.version,
             samples={"ours": peeks_ms},
