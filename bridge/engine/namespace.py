@@ -304,8 +304,7 @@ class RabbitNamespace:
     async def close(self) -> None:
         """Close all parts; locked and buffered messages return to their queues."""
         await self.forwarding.close()
-        await self._receiving.end()
-        self._receiving.give_back(self._locks.end_all())
+        await self._receiving.end(self._locks.end_all())
         self._locks.close()
         await self._receiving.close()
         await self._deferral.close()

@@ -36,7 +36,9 @@ class LockTable:
     def acquire(self, held: Held, duration_ms: int) -> tuple[UUID, int]:
         """Lock a message; return its token and the lock's end (UTC ms)."""
         token, now_ms = uuid4(), self._wire.now_ms()
-        until_ms = self._locks.acquire(token.bytes, held, duration_ms=duration_ms, now_ms=now_ms)
+        until_ms = self._locks.acquire(
+            token.bytes, held, order=held.number, duration_ms=duration_ms, now_ms=now_ms
+        )
         self._watch()
         return token, until_ms
 

@@ -31,7 +31,7 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.topology.capabilities import Capabilities
 
 CLOSE_S = 1.0
-"""The longest wait for a receiver's close."""
+"""The longest wait for the receivers' close."""
 
 Way = tuple[Callable[[], Strategy[HeldMessage]], ChannelLimits]
 """How messages are received: the maker of a queue's strategy, and the limits of its channels."""
@@ -128,18 +128,18 @@ class Receiving:
             self._locks.lose_owner(reader)
             self._ending.start(_closed(reader))
 
-    async def end(self) -> None:
-        """Close all receivers, each within `CLOSE_S`."""
-        for receiver in list(self._receivers):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_S):
-                    await receiver.close()
+    async def end(self, locked: Iterable[Locked]) -> None:
+        """Close all receivers within `CLOSE_S`, and return the messages of ended locks.
 
-    def give_back(self, locked: Iterable[Locked]) -> None:
-        """Return locked messages to their queues in order, uncounted where RabbitMQ can do that."""
-        for owner, holding in sorted(locked, key=lambda each: each[1].number):
+        All are returned in one turn, in order with those that were fetched ahead, and uncounted
+        where RabbitMQ can do that.
+        """
+        closing = [asyncio.ensure_future(each.close()) for each in list(self._receivers)]
+        for owner, holding in locked:
             if isinstance(owner, QueueReader) and owner.holds(holding):
                 owner.put_down(holding)
+        if closing:
+            await asyncio.wait(closing, timeout=CLOSE_S)
 
     async def close(self) -> None:
         """Close all readers: RabbitMQ takes back locked and buffered messages."""

@@ -190,9 +190,7 @@ class SessionMessages:
         renewed = self.machine.renew(session_id, now_ms=now_ms())
         if renewed is None:
             raise SessionLockLost(texts.SESSION_LOCK_LOST)
-        for place in renewed[1]:
-            if place.lock is not None:
-                self._locks.renew(place.lock)
+        self._locks.renew([place.lock for place in renewed[1] if place.lock is not None])
         self._alarm.set(self.machine.due_ms())
         return renewed[0]
 

@@ -7,7 +7,7 @@ bridge to ask for a settlement. The other 10 are random: no client can guess ano
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from bridge.broker.connection.channel import Channel
@@ -68,22 +68,31 @@ class LockTable:
         """Lock a message from now; return its token and the end of its lock (UTC ms)."""
         token = self.instance + self._chance(_SECRET_BYTES)
         until_ms = self._locks.acquire(
-            token, (owner, holding), duration_ms=duration_ms, now_ms=now_ms()
+            token,
+            (owner, holding),
+            order=holding.number,
+            duration_ms=duration_ms,
+            now_ms=now_ms(),
         )
         if until_ms < self._alarm.due_ms:
             self._alarm.set(until_ms)
         return UUID(bytes=token), until_ms
 
-    def renew(self, token: UUID) -> int | None:
-        """Give a lock its entity's LockDuration from now.
+    def renew(self, tokens: Sequence[UUID]) -> list[int]:
+        """Give locks their entity's LockDuration from now, so that they end together.
 
-        Returns its new end (UTC ms), or `None` if it has ended.
+        Returns their new ends (UTC ms), without those that have ended.
         """
-        locked = self.find(token)
+        at_ms = now_ms()
+        ends = [self._renewed(token.bytes, at_ms) for token in tokens]
+        return [each for each in ends if each is not None]
+
+    def _renewed(self, token: bytes, at_ms: int) -> int | None:
+        locked = self._locks.find(token, now_ms=at_ms)
         if locked is None:
             return None
         duration_ms = locked[0].queue.lock_duration_ms
-        until_ms = self._locks.renew(token.bytes, duration_ms=duration_ms, now_ms=now_ms())
+        until_ms = self._locks.renew(token, duration_ms=duration_ms, now_ms=at_ms)
         self._alarm.set(until_ms)
         return until_ms
 
@@ -109,7 +118,7 @@ class LockTable:
         self._locks.lose(lambda locked: locked[0] is owner)
 
     def end_all(self) -> list[Locked]:
-        """End all locks; return their messages, each with its owner."""
+        """End all locks; return their messages by number, each with its owner."""
         return self._locks.lose(lambda locked: True)
 
     def close(self) -> None:

@@ -119,9 +119,8 @@ class Settling:
             held = self._locks.find(token)
             if held is None or not _is_of(held[0], path):
                 raise MessageLockLost(texts.LOCK_LOST)
-        ends = [self._locks.renew(token) for token in tokens]
-        self._counters.renewed += len(ends)
-        return [end_ms for end_ms in ends if end_ms is not None]
+        self._counters.renewed += len(tokens)
+        return self._locks.renew(tokens)
 
     def expire(self, owner: Owner, holding: HeldMessage) -> None:
         """Make the message of an expired lock available again; its delivery count is raised."""

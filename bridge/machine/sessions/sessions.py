@@ -88,6 +88,7 @@ class Sessions(Generic[Message]):
         self._held: dict[Hashable, Session[Message]] = {}
         self._locks: Locks[Session[Message]] = Locks()
         self._expected = Expected()
+        self._given = 0
 
     def __len__(self) -> int:
         """Return the number of messages."""
@@ -397,8 +398,13 @@ class Sessions(Generic[Message]):
 
     def _give(self, session: Session[Message], receiver: Hashable, now_ms: int) -> list[Effect]:
         self._supply.withdraw(session)
+        self._given += 1
         until_ms = self._locks.acquire(
-            session.id.encode(), session, duration_ms=self.lock_duration_ms, now_ms=now_ms
+            session.id.encode(),
+            session,
+            order=self._given,
+            duration_ms=self.lock_duration_ms,
+            now_ms=now_ms,
         )
         session.holder = Holder(receiver, until_ms)
         self._held[receiver] = session

@@ -80,6 +80,23 @@ def test_a_call_that_fills_up_while_it_ends_keeps_its_locks() -> None:
     assert channel.acked == [1, 2]
 
 
+def test_messages_whose_locks_end_together_go_back_by_their_numbers() -> None:
+    """RabbitMQ keeps them in the order in which they come back."""
+    wire = ScriptedWire()
+    receiver = a_receiver(wire)
+    answer: Future[list[Received]] = Future()
+    receiver.pull(32, None, ServiceBusReceiveMode.PEEK_LOCK, answer)
+    wire.turn()
+    (channel,) = wire.channels
+    assert channel.deliver is not None
+    for number in range(1, 33):
+        channel.deliver(a_delivery(number))
+    wire.turn()
+    assert len(answer.result(0)) == 32
+    wire.advance(QUEUE.lock_duration_ms / 1000 + 1)
+    assert channel.returned == list(range(1, 33))
+
+
 def test_what_is_read_after_the_loss_of_its_channel_is_not_held() -> None:
     """RabbitMQ brings it again, and then it is no second copy of one that is here."""
     wire = ScriptedWire()

@@ -13,7 +13,7 @@ DURATION_MS = 5_000
 def test_a_lock_ends_at_its_instant_even_before_anyone_looks() -> None:
     """From its last millisecond on, a lock can be neither renewed, settled nor found."""
     locks: Locks[str] = Locks()
-    until_ms = locks.acquire(b"t", "message", duration_ms=DURATION_MS, now_ms=1_000)
+    until_ms = locks.acquire(b"t", "message", order=1, duration_ms=DURATION_MS, now_ms=1_000)
 
     assert until_ms == 6_000
     assert locks.find(b"t", now_ms=5_999) == "message"
@@ -26,7 +26,7 @@ def test_a_lock_ends_at_its_instant_even_before_anyone_looks() -> None:
 def test_renewal_counts_from_now() -> None:
     """A renewed lock has its full duration again, counted from the renewal."""
     locks: Locks[str] = Locks()
-    locks.acquire(b"t", "message", duration_ms=DURATION_MS, now_ms=0)
+    locks.acquire(b"t", "message", order=1, duration_ms=DURATION_MS, now_ms=0)
 
     assert locks.renew(b"t", duration_ms=DURATION_MS, now_ms=4_000) == 9_000
     assert locks.expire(8_999) == []
@@ -36,11 +36,38 @@ def test_renewal_counts_from_now() -> None:
 def test_the_heap_stays_small_under_renewals() -> None:
     """A lock that is renewed all day leaves nothing behind."""
     locks: Locks[str] = Locks()
-    locks.acquire(b"t", "message", duration_ms=DURATION_MS, now_ms=0)
+    locks.acquire(b"t", "message", order=1, duration_ms=DURATION_MS, now_ms=0)
     for now_ms in range(10_000):
         locks.renew(b"t", duration_ms=DURATION_MS, now_ms=now_ms)
 
     assert len(locks._ends) < 100
+
+
+def test_locks_that_end_together_end_in_the_order_of_their_numbers() -> None:
+    """Whatever their tokens are, and in whatever order they were renewed or put back."""
+    locks: Locks[int] = Locks()
+    for number in range(1, 9):
+        locks.acquire(_token(number), number, order=number, duration_ms=DURATION_MS, now_ms=0)
+    assert locks.expire(DURATION_MS) == list(range(1, 9))
+
+    for number in range(1, 9):
+        locks.acquire(_token(number), number, order=number, duration_ms=DURATION_MS, now_ms=0)
+    for number in (5, 2, 8):
+        locks.renew(_token(number), duration_ms=DURATION_MS, now_ms=number % 3)
+    for number in (7, 1):
+        lock = locks.release(_token(number), now_ms=1)
+        assert lock is not None
+        locks.restore(_token(number), lock)
+    assert locks.expire(DURATION_MS + 10) == list(range(1, 9))
+
+
+def _token(serial: int) -> bytes:
+    """A token whose order among tokens is none of its message's."""
+    return (serial * 0x9E3779B97F4A7C15 % 2**64).to_bytes(8, "big") + serial.to_bytes(8, "big")
+
+
+def _serial(token: bytes) -> int:
+    return int.from_bytes(token[8:], "big")
 
 
 class LocksAgainstADictionary(RuleBasedStateMachine):
@@ -57,9 +84,13 @@ class LocksAgainstADictionary(RuleBasedStateMachine):
     @rule(duration_ms=st.integers(1, 20))
     def acquire(self, duration_ms: int) -> None:
         self.serial += 1
-        token = self.serial.to_bytes(16, "big")
+        token = _token(self.serial)
         until_ms = self.locks.acquire(
-            token, self.serial, duration_ms=duration_ms, now_ms=self.now_ms
+            token,
+            self.serial,
+            order=self.serial,
+            duration_ms=duration_ms,
+            now_ms=self.now_ms,
         )
         self.ends[token] = until_ms
         assert until_ms == self.now_ms + duration_ms
@@ -96,8 +127,8 @@ class LocksAgainstADictionary(RuleBasedStateMachine):
     @rule()
     def lose_even_ones(self) -> None:
         lost = self.locks.lose(lambda held: held % 2 == 0)
-        tokens = [token for token in self.ends if int.from_bytes(token, "big") % 2 == 0]
-        assert sorted(lost) == sorted(int.from_bytes(token, "big") for token in tokens)
+        tokens = [token for token in self.ends if _serial(token) % 2 == 0]
+        assert lost == sorted(map(_serial, tokens))
         for token in tokens:
             del self.ends[token]
 
@@ -109,7 +140,7 @@ class LocksAgainstADictionary(RuleBasedStateMachine):
     def expire(self) -> None:
         ended = self.locks.expire(self.now_ms)
         due = {token for token, until_ms in self.ends.items() if until_ms <= self.now_ms}
-        assert sorted(ended) == sorted(int.from_bytes(token, "big") for token in due)
+        assert ended == sorted(map(_serial, due))
         for token in due:
             del self.ends[token]
 
