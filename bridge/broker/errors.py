@@ -26,8 +26,10 @@ from __future__ import annotations
 
 import ssl
 
+from bridge.background.errors import OutsideError
 
-class BrokerError(Exception):
+
+class BrokerError(OutsideError):
     """An operation that RabbitMQ refused or could not do.
 
     Attributes:

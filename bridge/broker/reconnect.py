@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from bridge.background.retry import GrowingWait, retry
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError, ConnectionLost
-from bridge.broker.retry import GrowingWait, retry
 
 WAIT_MIN_S = 0.1
 WAIT_MAX_S = 5.0

@@ -18,12 +18,13 @@ from bridge.admin.operations import Operations
 from bridge.admin.questions import Questions
 from bridge.admin.server import AdminServer
 from bridge.admin.service import Service
+from bridge.background.retry import retry
+from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import NotFound
 from bridge.broker.management.api import Management
 from bridge.broker.node.installation import Installation
 from bridge.broker.node.private import Node
-from bridge.broker.retry import retry
 from bridge.cli.build import BUILD
 from bridge.cli.config import applied
 from bridge.cli.measures import families
@@ -54,6 +55,7 @@ class Bridge:
     Args:
         wanted: the namespace to apply at the start.
         parts: the parts to stop with the bridge, in reverse order.
+        supervisor: keeps running what is meant to run until the stop.
 
     Attributes:
         namespace: the engine, for the gateway.
@@ -68,6 +70,7 @@ class Bridge:
         wanted: model.Namespace,
         parts: AsyncExitStack,
         stopping: Stopping,
+        supervisor: Supervisor,
     ) -> None:
         self._is_private = settings.endpoint is None
         self._host = settings.host_for_clients
@@ -76,6 +79,7 @@ class Bridge:
         self.wanted = wanted
         self._parts = parts
         self._stopping = stopping
+        self._supervisor = supervisor
         self._working: asyncio.Task[None] | None = None
         self.namespace = namespace = RabbitNamespace(
             endpoint,
@@ -92,6 +96,7 @@ class Bridge:
             on_missing=namespace.reconciler.complete,
             poison=namespace.poison,
             companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
+            supervisor=supervisor,
         )
         namespace.directory.follow(self._sidecar.follow)
         self.operations = Operations(lambda: namespace.administration, namespace.counting)
@@ -118,9 +123,9 @@ class Bridge:
         stalls.start()
         self._parts.callback(stalls.stop)
         admin = AdminServer(
-            reasons=lambda: [*namespace.state.reasons, *sidecar.reasons],
-            warnings=lambda: _warnings(namespace, sidecar),
-            families=lambda: families(namespace, sidecar, gateway, stalls),
+            reasons=self._reasons,
+            warnings=self._warnings,
+            families=lambda: families(namespace, sidecar, gateway, stalls, self._supervisor),
             service=service,
         )
         await admin.start(listener)
@@ -161,6 +166,24 @@ class Bridge:
             f"rabbitmq={self._endpoint} version={version} build={BUILD}"
         )
 
+    def _reasons(self) -> list[str]:
+        """Return why the bridge is not ready; a queue that gives no answer is a warning."""
+        silent = {each.name for each in (*self.namespace.state.silent, *self._sidecar.silent)}
+        return [
+            *self.namespace.state.reasons,
+            *self._sidecar.reasons,
+            *self._supervisor.reasons,
+            *self._supervisor.waits.sentences(silent | self._sidecar.leaderless.keys()),
+        ]
+
+    def _warnings(self) -> list[str]:
+        """Return the warnings about single entities, and about work that was begun again."""
+        return [
+            *self.namespace.state.warnings,
+            *(each.sentence for each in self._sidecar.silent),
+            *self._supervisor.warnings,
+        ]
+
     async def serve(self) -> None:
         """Work until the process is told to stop; raises an error that ends the sidecar earlier."""
         assert self._working is not None, "not started"
@@ -169,11 +192,14 @@ class Bridge:
 
 
 @asynccontextmanager
-async def bridge_of(settings: Settings, config: model.Namespace | None) -> AsyncIterator[Bridge]:
+async def bridge_of(
+    settings: Settings, config: model.Namespace | None, supervisor: Supervisor | None = None
+) -> AsyncIterator[Bridge]:
     """Yield a bridge before its start; at the end all its parts have stopped.
 
     Args:
         config: entities to create or update.
+        supervisor: keeps running what is meant to run until the stop.
 
     Raises:
         SettingsError: no RabbitMQ is given or installed.
@@ -185,7 +211,9 @@ async def bridge_of(settings: Settings, config: model.Namespace | None) -> Async
         endpoint, management_urls = await parts.enter_async_context(_rabbitmq(settings, stopping))
         management = await parts.enter_async_context(Management(endpoint, management_urls))
         wanted = applied(await Directory(management).read(), config, settings.tier)
-        yield Bridge(settings, endpoint, management, wanted, parts, stopping)
+        yield Bridge(
+            settings, endpoint, management, wanted, parts, stopping, supervisor or Supervisor()
+        )
 
 
 @asynccontextmanager
@@ -224,11 +252,6 @@ def _log_findings(findings: Sequence[Finding], *, is_private: bool) -> None:
                 "rabbitmq.finding entity=%s property=%s grade=%s message=%r",
                 *(finding.entity, finding.property, finding.grade, finding.message),
             )
-
-
-def _warnings(namespace: RabbitNamespace, sidecar: Sidecar) -> list[str]:
-    """Return the warnings about single entities."""
-    return namespace.state.warnings + [each.sentence for each in sidecar.silent]
 
 
 async def _stop_sidecar(stopping: Stopping, sidecar: Sidecar, working: asyncio.Task[None]) -> None:

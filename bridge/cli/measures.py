@@ -17,6 +17,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from bridge.background.supervisor import Supervisor
 from bridge.cli.stalls import BOUNDS_S, Stalls
 from bridge.engine.namespace import RabbitNamespace
 from bridge.engine.poison import PLACES, Poison
@@ -63,7 +64,11 @@ _ENTITY_TOTALS = {
 
 
 async def families(
-    namespace: RabbitNamespace, sidecar: Sidecar, gateway: Gateway | None, stalls: Stalls
+    namespace: RabbitNamespace,
+    sidecar: Sidecar,
+    gateway: Gateway | None,
+    stalls: Stalls,
+    supervisor: Supervisor,
 ) -> tuple[Metric, ...]:
     """Return the current metrics; without a gateway, metrics of client connections are left out."""
     await sidecar.count_ready()
@@ -76,6 +81,7 @@ async def families(
         *_of_poison(namespace.poison),
         _of_silence([*namespace.state.silent, *sidecar.silent]),
         *_of_loop(stalls),
+        *_of_background(supervisor),
     )
 
 
@@ -107,6 +113,20 @@ def _of_engine(namespace: RabbitNamespace) -> Iterator[Metric]:
         yield _total(field.name, field.metadata["help"], getattr(counters, field.name))
     yield _gauge("locks", "Messages that are locked.", namespace.state.locks)
     yield _gauge("kept_messages", "Messages kept for the next receiver.", namespace.state.buffered)
+
+
+def _of_background(supervisor: Supervisor) -> Iterator[Metric]:
+    family = CounterMetricFamily(
+        _PREFIX + "background_failures",
+        "How often work in the background has ended and was begun again; the log says why.",
+        labels=("task",),
+    )
+    for kind in {one.kind for one in supervisor.standing} | supervisor.failures.keys():
+        family.add_metric((kind,), supervisor.failures[kind])
+    yield family
+    waits = supervisor.waits
+    yield _gauge("waiting", "What has waited for more than 2 s; health names it.", len(waits.late))
+    yield _gauge("waiting_longest_seconds", "How long what waits longest has.", waits.longest_s)
 
 
 def _of_poison(poison: Poison) -> Iterator[Metric]:

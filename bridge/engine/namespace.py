@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from bridge.background.tasks import Tasks
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
@@ -63,7 +64,6 @@ from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.locktable import LockTable
 from bridge.engine.settlement.settling import Settling, refusal
 from bridge.engine.state import State
-from bridge.engine.tasks import Tasks
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 from uuid import UUID
 
+from bridge.background.tasks import Tasks
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError, Unroutable
@@ -21,7 +22,6 @@ from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition,
 from bridge.engine.clients import CLIENT
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.locktable import INSTANCE_BYTES
-from bridge.engine.tasks import Tasks
 from bridge.model.errors import InternalError, MessageLockLost, ServiceBusError, Unauthorized
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names

@@ -76,6 +76,7 @@ class Leader:
         sequencer: gives the numbers; set during the takeover.
         in_flight: the unconfirmed publications; set once the publishing channel is open.
         meters: the entity's counters.
+        waits: takes note of what waits, for health.
         is_ready: the takeover is done, and the leader carries out arrivals.
         on_refused: called when a queue refused a publication; its setter must end the term.
         may_publish: the sequencer's publications may be published, an earlier term's included.
@@ -93,6 +94,7 @@ class Leader:
     ) -> None:
         self.name = state.entity.path
         self.meters = state.meters
+        self.waits = state.waits
         self.is_ready = False
         self.on_refused: Callable[[PublishRefused], None] | None = None
         self._term = os.urandom(16)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from bridge.background.waits import Waits
 from bridge.broker.errors import BrokerError
 from bridge.engine.poison import Poison
 from bridge.machine.publication import Publication
@@ -81,6 +82,7 @@ class LeaderState:
             another process leads.
         poison: takes note of input that could not be handled.
         companion: additional work of a term.
+        waits: takes note of what waits, for health.
     """
 
     entity: SendEntity
@@ -95,6 +97,7 @@ class LeaderState:
     leaderless_ms: int | None = None
     poison: Poison = field(default_factory=Poison)
     companion: Companion = field(default_factory=Companion)
+    waits: Waits = field(default_factory=Waits)
 
     def note_leaderless(self, now_ms: int) -> None:
         """Note that no leader is known from now on, unless that is noted already."""

@@ -15,10 +15,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
+from bridge.background.retry import GrowingWait, retry
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.pool import Lease
 from bridge.broker.errors import BrokerError, PublishRefused, Unroutable
-from bridge.broker.retry import GrowingWait, retry
 from bridge.machine.left_out import Missed, first_copies, for_one
 from bridge.machine.publication import Publication
 from bridge.machine.suspects import Suspect

@@ -12,10 +12,11 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 
+from bridge.background.retry import GrowingWait, retry
+from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.connection.pool import LOOK_S, Lease, Pool
 from bridge.broker.errors import BrokerError, BrokerSilent, NotFound, PublishRefused, Unroutable
-from bridge.broker.retry import GrowingWait, retry
 from bridge.engine.clock import now_ms
 from bridge.engine.poison import Poison
 from bridge.machine.idleness import Use, changed
@@ -66,6 +67,7 @@ class Sidecar:
         on_missing: called with an entity's path when a queue, exchange or binding is missing.
         poison: takes note of input that could not be handled.
         companion: additional work for the entities that this process leads.
+        supervisor: keeps the leaders running.
 
     Attributes:
         connected: set when there is a connection to RabbitMQ for the first time.
@@ -82,6 +84,7 @@ class Sidecar:
         on_missing: Callable[[str], None] = lambda entity: None,
         poison: Poison | None = None,
         companion: Companion | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self.connected = asyncio.Event()
         self._endpoint = endpoint
@@ -91,6 +94,7 @@ class Sidecar:
         self._on_missing = on_missing
         self.poison = poison or Poison()
         self._companion = companion or Companion()
+        self._supervisor = supervisor or Supervisor()
         self._states: dict[str, LeaderState] = {}
         self._leaders: dict[str, Leader] = {}
         self._watches: dict[Leader, Sequence[LeftOutWatch | MissingQueues]] = {}
@@ -212,7 +216,11 @@ class Sidecar:
         state = self._states.get(key)
         if state is None:
             self._states[key] = LeaderState(
-                entity, self._tier, poison=self.poison, companion=self._companion
+                entity,
+                self._tier,
+                poison=self.poison,
+                companion=self._companion,
+                waits=self._supervisor.waits,
             )
             self._employ(key)
         else:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bridge.broker.retry import GrowingWait, retry
+from bridge.background.retry import GrowingWait, retry
 
 
 class Flaky:

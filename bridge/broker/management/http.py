@@ -15,10 +15,10 @@ from urllib.parse import quote, unquote, urlsplit
 import aiohttp
 from yarl import URL
 
+from bridge.background.retry import retry
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import LoginRefused, ManagementRefused, ManagementSilent
 from bridge.broker.management import json_answers
-from bridge.broker.retry import retry
 
 PORT = 15_672
 PORT_TLS = 15_671

@@ -20,10 +20,10 @@ from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+from bridge.background.retry import retry
 from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError, ResourceLocked
 from bridge.broker.management.api import Management
-from bridge.broker.retry import retry
 from bridge.engine import texts
 from bridge.engine.administration.directory import Directory
 from bridge.engine.administration.provision import check_fixed, new_incarnation, provide

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
 
+from bridge.background.retry import retry
+from bridge.background.tasks import Tasks
 from bridge.broker.connection.address import is_there
 from bridge.broker.errors import BrokerError, Unroutable
-from bridge.broker.retry import retry
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.sender import Sender
-from bridge.engine.tasks import Tasks
 from bridge.machine.ranges import ranges_of
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
+from bridge.background.tasks import Tasks
 from bridge.engine import texts
 from bridge.engine.api import Received
 from bridge.engine.deferral.queue import DeferredQueue
@@ -13,7 +14,6 @@ from bridge.engine.ownership.services import Services
 from bridge.engine.settlement.departure import Source
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.showing import show
-from bridge.engine.tasks import Tasks
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, QuotaExceeded

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 
+from bridge.background.retry import retry
 from bridge.broker.connection.address import is_there
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
@@ -18,7 +19,6 @@ from bridge.broker.connection.pool import SETTLE_S
 from bridge.broker.declaration_fence import fence_declarations
 from bridge.broker.errors import BrokerError
 from bridge.broker.failpoint import reach
-from bridge.broker.retry import retry
 from bridge.engine.deferral.messages import DeferredMessages
 from bridge.engine.deferral.replies import Replies
 from bridge.engine.ownership import asking

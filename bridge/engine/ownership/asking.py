@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from bridge.background.retry import retry
 from bridge.broker.errors import BrokerError, PublishRefused, Unroutable
-from bridge.broker.retry import retry
 from bridge.engine import texts
 from bridge.engine.sending.sender import REPLY_TIMEOUT_S, Sender
 from bridge.model.errors import OperationTimeout, ServerBusy

@@ -26,10 +26,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from bridge.background.retry import retry
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.pool import Route
 from bridge.broker.errors import BrokerError, NotFound
-from bridge.broker.retry import retry
 
 REOPEN_S = 0.5
 """The time between two attempts to open a channel."""

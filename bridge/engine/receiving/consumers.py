@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, assert_never
 
+from bridge.background.tasks import Tasks
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.engine.receiving.channel_pool import ChannelPool
 from bridge.engine.settlement.held_message import HeldMessage
-from bridge.engine.tasks import Tasks
 from bridge.machine.credit.effects import Close, Get, Look, Open
 from bridge.machine.credit.strategy import Strategy
 

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import Received, ReceiveMode, Undeliverable
@@ -17,7 +18,6 @@ from bridge.engine.receiving.receiver import QueueReceiver
 from bridge.engine.receiving.turn import Turn
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked
-from bridge.engine.tasks import Tasks
 from bridge.machine.credit.clustered_gets import ClusteredGets
 from bridge.machine.credit.gets import Gets
 from bridge.machine.credit.strategy import Strategy

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
+from bridge.background.tasks import Tasks
 from bridge.engine.api import Abandon, Disposition, Release
 from bridge.engine.sessions.receiver import SessionReceiver
-from bridge.engine.tasks import Tasks
 from bridge.model.errors import MessageLockLost, ServiceBusError
 from bridge.model.name import EntityPath
 

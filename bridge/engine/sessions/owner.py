@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from bridge.background.retry import retry
+from bridge.background.tasks import Tasks
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError, NotFound
-from bridge.broker.retry import retry
 from bridge.engine import texts
 from bridge.engine.ownership.ownership import Ask, Ownership
 from bridge.engine.ownership.services import Services
@@ -23,7 +24,6 @@ from bridge.engine.sessions.messages import SessionMessages
 from bridge.engine.sessions.stored_states import POINT, StoredStates
 from bridge.engine.sessions.takeover import take_over
 from bridge.engine.sessions.windows import Windows
-from bridge.engine.tasks import Tasks
 from bridge.wire.basic import Table
 from bridge.wire.reply import encode_found
 from bridge.wire.sessions import STATE, WHERE

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from bridge.background.tasks import Tasks
 from bridge.engine.ownership import asking
 from bridge.engine.ownership.services import Services
 from bridge.engine.peers import Peers
@@ -14,7 +15,6 @@ from bridge.engine.sessions.location import Local, Location, Remote
 from bridge.engine.sessions.messages import SessionMessages, Tell
 from bridge.engine.sessions.owner import SessionOwner
 from bridge.engine.sessions.placement import Bridges, Placement
-from bridge.engine.tasks import Tasks
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.settled import SettledMemory, SettledNumbers
 from bridge.model import entity as model

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
 from bridge.engine.peers import Peers
@@ -18,7 +19,6 @@ from bridge.engine.sessions.events import (
 )
 from bridge.engine.sessions.owner import SessionOwner
 from bridge.engine.sessions.owners import Owners
-from bridge.engine.tasks import Tasks
 from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
 from bridge.model.name import parse_path
 from bridge.wire import sessions as wire

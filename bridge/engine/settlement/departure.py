@@ -14,16 +14,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from bridge.background.retry import retry
+from bridge.background.tasks import Tasks
 from bridge.broker.errors import AckLost, BrokerError, PublishRefused, Unroutable
 from bridge.broker.failpoint import reach
-from bridge.broker.retry import retry
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
 from bridge.engine.poison import Poison
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.held_message import Copy, HeldMessage
-from bridge.engine.tasks import Tasks
 from bridge.machine.deduplicator import Left
 from bridge.message import moves
 from bridge.message.fate import Fate, Place, fate_of_failed

@@ -1,0 +1,16 @@
+"""Errors of background work."""
+
+from __future__ import annotations
+
+
+class OutsideError(Exception):
+    """The base of errors whose cause is outside of the bridge: logged without a traceback."""
+
+
+class EndedEarly(Exception):
+    """Work that is meant to run for ever has returned, or was cancelled though nobody asked."""
+
+
+def trace_of(error: BaseException) -> BaseException | None:
+    """Return an error whose traceback belongs in the log; `None` if its text says everything."""
+    return None if isinstance(error, OutsideError | OSError | TimeoutError) else error
