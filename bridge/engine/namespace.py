@@ -26,6 +26,7 @@ from bridge.engine.administration.notifications import (
     PEEKED,
     Notifications,
 )
+from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.reconciler import Reconciler
 from bridge.engine.administration.usage import Usage
 from bridge.engine.api import (
@@ -217,12 +218,14 @@ class RabbitNamespace:
             )
         )
         self.state = State(services, self._receiving, self._sessions)
+        self._policies = policies = Policies(management, lambda: self.directory.namespace)
         self.reconciler = Reconciler(
             self.directory,
             management,
             self._connections,
             self.state,
             lambda: self.capabilities,
+            policies,
             self._sending,
             session_shards,
             lambda: self.administration,
@@ -268,6 +271,7 @@ class RabbitNamespace:
             self._management,
             self._connections,
             self._capabilities,
+            self._policies,
             self._on_administered,
             self._session_shards,
         )

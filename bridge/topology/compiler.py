@@ -7,13 +7,15 @@ which resources an entity has. See docs/architecture.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
 
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict
 from bridge.model.tiers import TIER_TIME_TO_LIVE_MAX_MS
-from bridge.topology.bridged import Bridged
+from bridge.topology import names, parts
+from bridge.topology.bridged import Bridged, shared
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.fate import key_of
 from bridge.topology.flavour import Flavour
@@ -56,29 +58,12 @@ def compile(  # noqa: A001 - the compiler's one verb
     return replace(topology, policies=policies)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """The RabbitMQ resources of some entities of a namespace.
-
-    Attributes:
-        topology: these entities' resources and the shared ones, without policies.
-        policies: the policies of the whole namespace, since entities share them.
-        settings: the policy settings of all active queues of the namespace, by queue.
-    """
-
-    topology: Topology
-    policies: tuple[Policy, ...]
-    settings: Mapping[str, Mapping[str, Value]]
-
-
 def compile_part(
-    namespace: model.Namespace,
-    changed: Iterable[model.Entity],
-    capabilities: Capabilities,
-    *,
-    priority: int = PRIORITY,
-) -> Part:
-    """Return the resources of some entities of a namespace with the bridge.
+    namespace: model.Namespace, changed: Iterable[model.Entity], capabilities: Capabilities
+) -> Topology:
+    """Return the resources of some entities of a namespace with the bridge, and the shared ones.
+
+    There are no policies among them, since entities share them (`compile_policies`).
 
     Args:
         changed: the entities. A topic comes without its subscriptions, and a subscription with its
@@ -97,12 +82,29 @@ def compile_part(
         if subscriptions or topic.path.lower() in paths
     )
     queues = tuple(queue for queue in namespace.queues if queue.path.lower() in paths)
-    topology = joined(
-        _BRIDGED.pieces(replace(namespace, queues=queues, topics=topics), capabilities)
-    )
+    part = replace(namespace, queues=queues, topics=topics)
+    return joined(_BRIDGED.pieces(part, capabilities))
+
+
+def compile_policies(
+    namespace: model.Namespace, *, priority: int = PRIORITY
+) -> tuple[tuple[Policy, ...], Mapping[str, Mapping[str, Value]]]:
+    """Return the policies of a namespace with the bridge, and the settings of its active queues."""
     settings = _BRIDGED.settings(namespace)
-    policies = _policies(settings, topology, _with_tier(None, namespace.tier), priority)
-    return Part(topology=topology, policies=policies, settings=settings)
+    kinds = Topology(queues=(*shared().queues, *_kinds(namespace)))
+    return _policies(settings, kinds, _with_tier(None, namespace.tier), priority), settings
+
+
+def _kinds(namespace: model.Namespace) -> Iterator[Queue]:
+    """Yield one queue of each kind of which a policy protects all."""
+    sent = list(model.send_entities(namespace))
+    for entity in sent[:1]:
+        yield parts.journal(entity.path)
+        yield parts.moved(entity.path)
+    for each in islice(model.receive_entities(namespace), 1):
+        yield parts.quorum_queue(names.dead_letter_queue(each.path), {})
+    for entity in [each for each in sent if each.requires_duplicate_detection][:1]:
+        yield parts.history(entity.path)
 
 
 def _policies(

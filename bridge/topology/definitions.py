@@ -143,6 +143,13 @@ def with_entity(base: model.Namespace, entity: model.Entity) -> model.Namespace:
     return assemble(base, [*(each for each in entities(base) if each.path.lower() != path), entity])
 
 
+def standing(namespace: model.Namespace) -> model.Namespace:
+    """Return a namespace without the entities that are being deleted."""
+    found = entities(namespace)
+    stay = [each for each in found if each.status is not model.EntityStatus.DELETING]
+    return namespace if len(stay) == len(found) else assemble(namespace, stay)
+
+
 def assemble(base: model.Namespace, found: Iterable[model.Entity]) -> model.Namespace:
     """Return a namespace of these entities, sorted by name, with `base`'s own properties.
 

@@ -10,6 +10,7 @@ import pytest_asyncio
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.administration.changes import Administration
 from bridge.engine.administration.directory import Directory
+from bridge.engine.administration.policies import Policies
 from bridge.engine.api import (
     Abandon,
     Complete,
@@ -66,6 +67,7 @@ async def make_anew(door: Door, other: Door, *, is_told: bool) -> None:
             other.management,
             other.namespace._connections,
             other.namespace.capabilities,
+            Policies(other.management, lambda: other.namespace.directory.namespace),
             lambda path: None,
             session_shards=1,
         )

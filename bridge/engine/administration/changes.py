@@ -26,6 +26,7 @@ from bridge.broker.errors import BrokerError, ResourceLocked
 from bridge.broker.management.api import Management
 from bridge.engine import texts
 from bridge.engine.administration.directory import Directory
+from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.provision import check_fixed, new_incarnation, provide
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.model import entity as model
@@ -68,6 +69,7 @@ class Administration:
         management: Management,
         connections: ConsumerConnections,
         capabilities: Capabilities,
+        policies: Policies,
         on_changed: Callable[[str], None],
         session_shards: int,
     ) -> None:
@@ -76,6 +78,7 @@ class Administration:
         self._management = management
         self._connections = connections
         self._capabilities = capabilities
+        self._policies = policies
         self._on_changed = on_changed
         # A lock lives as long as a task holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -296,11 +299,16 @@ class Administration:
         return found
 
     async def write(self, entity: model.Entity) -> None:
-        """Make the resources of an entity, then write its definition."""
+        """Make the resources of an entity, then write its definition; both are in force then."""
         wanted = definitions.with_entity(self._directory.namespace, entity)
-        with await self._connections.channel() as channel:
-            await provide((entity,), wanted, self._capabilities, self._management, channel)
-        await self.define(entity)
+        with self._policies.making((entity,)):
+            with await self._connections.channel() as channel:
+                await provide(
+                    *((entity,), wanted, self._capabilities, self._policies),
+                    *(self._management, channel),
+                )
+            await self.define(entity)
+        await self._policies.put()  # another bridge may have put policies without this entity
 
     async def undefine(self, path: str) -> None:
         """Delete an entity's definition, and tell other bridges."""

@@ -18,8 +18,8 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.declaration_fence import fence_declarations, is_stream, wait_s
 from bridge.broker.errors import PreconditionFailed
 from bridge.broker.management.api import Management
+from bridge.engine.administration.policies import Policies, priority_of, put_policy
 from bridge.model import entity as model
-from bridge.model.entity import EntityStatus
 from bridge.model.errors import EntityConflict
 from bridge.model.properties import CREATE_ONLY
 from bridge.topology import definitions
@@ -29,8 +29,7 @@ from bridge.topology.compiler import compile_part
 from bridge.topology.diff import Action, Change, diff
 from bridge.topology.mixed import refusal
 from bridge.topology.names import front_path, resource_base
-from bridge.topology.parts import QUORUM, journal
-from bridge.topology.policy import PREFIX, PRIORITY, PROTECTED_PRIORITY
+from bridge.topology.parts import journal
 from bridge.topology.resources import (
     Binding,
     Exchange,
@@ -101,7 +100,7 @@ async def provision(
     if said := refusal(live, management.vhost, wants_plain=False):
         raise EntityConflict(said)
     compiled = compile_namespace(
-        _standing(namespace), capabilities, priority=_priority(live.policies)
+        definitions.standing(namespace), capabilities, priority=priority_of(live.policies)
     )
     parameters = definitions.parameters(namespace, management.vhost)
     wanted = replace(compiled, parameters=parameters)
@@ -130,23 +129,26 @@ async def provide(
     changed: Sequence[model.Entity],
     namespace: model.Namespace,
     capabilities: Capabilities,
+    policies: Policies,
     management: Management,
     channel: Channel,
 ) -> tuple[Finding, ...]:
     """Make the resources of some entities; return the findings: features that RabbitMQ lacks.
 
-    Only the policies, and the bindings of dead-letter exchanges, are listed. Entities of equal
-    settings share a policy, so policies are made for the whole namespace.
+    Only the policies, and the bindings of dead-letter exchanges, are listed. The policies come
+    first, so that a new queue has its policy from the start.
 
     Args:
         changed: entities of `namespace` that are new or changed.
+        policies: has `changed` in `making`.
         channel: any channel; a conflict closes it.
 
     Raises:
         EntityConflict: a resource exists with other unchangeable settings.
         BrokerError: RabbitMQ, or its management API, refuses something.
     """
-    topology = await put_policies(changed, namespace, capabilities, management)
+    topology = compile_part(namespace, changed, capabilities)
+    await policies.put()
     there = await _stream_there(topology, changed, namespace, management)
     resources: list[Exchange | Queue] = [*topology.exchanges, *topology.queues]
     for resource in resources:
@@ -177,34 +179,6 @@ async def _stream_there(
     return Topology()
 
 
-async def put_policies(
-    changed: Sequence[model.Entity],
-    namespace: model.Namespace,
-    capabilities: Capabilities,
-    management: Management,
-) -> Topology:
-    """Put the policies of a namespace; return the other resources of the changed entities.
-
-    Two bridges that make entities of equal settings at once each write a policy without the other's
-    entity. So every bridge that is told of a change puts the policies again.
-    """
-    policies = (*await management.policies(), *await management.policies(operator=True))
-    part = compile_part(namespace, changed, capabilities, priority=_priority(policies))
-    active = tuple(Queue(name=name, arguments=QUORUM) for name in part.settings)
-    wanted, live = Topology(policies=part.policies), Topology(queues=active, policies=policies)
-    for change in diff(wanted, live, keep=True):
-        if isinstance(change.resource, Policy):
-            await _put(change, change.resource, management)
-    return part.topology
-
-
-async def _put(change: Change, policy: Policy, management: Management) -> None:
-    if change.action is Action.DELETE:
-        await management.delete_policy(policy.name, operator=policy.is_operator)
-    else:
-        await management.put_policy(policy)
-
-
 def changed(
     before: model.Namespace, after: model.Namespace, incomplete: Container[str] = ()
 ) -> list[model.Entity]:
@@ -219,18 +193,11 @@ def changed(
     known = {each.path.lower(): _bare(each) for each in definitions.entities(before)}
     return [
         each
-        for each in definitions.entities(_standing(after))
+        for each in definitions.entities(definitions.standing(after))
         if each.path.lower() in incomplete
         or front_path(each.path).lower() in incomplete
         or known.get(each.path.lower()) != _bare(each)
     ]
-
-
-def _standing(namespace: model.Namespace) -> model.Namespace:
-    """Return a namespace without the entities that are being deleted."""
-    entities = definitions.entities(namespace)
-    stay = [each for each in entities if each.status is not EntityStatus.DELETING]
-    return definitions.assemble(namespace, stay)
 
 
 def _bare(entity: model.Entity) -> model.Entity:
@@ -263,18 +230,6 @@ def _conflict(change: Change) -> str:
     return f"{_named(change.resource)} is there already, and {change.reason}."
 
 
-def _priority(policies: Iterable[Policy]) -> int:
-    """Return the priority of the bridge's policies, which `busbridge policies apply` may set."""
-    ours = (
-        policy.priority
-        for policy in policies
-        if policy.name.startswith(PREFIX)
-        and not policy.is_operator
-        and policy.priority < PROTECTED_PRIORITY
-    )
-    return max(ours, default=PRIORITY)
-
-
 async def _make(change: Change, management: Management, channel: Channel) -> None:
     resource = change.resource
     is_delete = change.action is Action.DELETE
@@ -294,7 +249,7 @@ async def _make(change: Change, management: Management, channel: Channel) -> Non
             case Binding():
                 await channel.declarations.bind(resource)
             case Policy():
-                await _put(change, resource, management)
+                await put_policy(change, resource, management)
             case Parameter():
                 await management.put_global_parameter(resource.name, resource.value)
     except PreconditionFailed as error:

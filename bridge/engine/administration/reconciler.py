@@ -11,13 +11,13 @@ from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine.administration.changes import Administration
 from bridge.engine.administration.directory import Directory
+from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.provision import (
     changed,
     merged,
     new_incarnation,
     provide,
     provision,
-    put_policies,
     read_live,
 )
 from bridge.engine.receiving.connections import ConsumerConnections
@@ -54,6 +54,7 @@ class Reconciler:
         connections: ConsumerConnections,
         state: State,
         capabilities: Callable[[], Capabilities],
+        policies: Policies,
         sending: Sending,
         session_shards: int,
         administration: Callable[[], Administration],
@@ -65,6 +66,7 @@ class Reconciler:
         self._connections = connections
         self._state = state
         self._capabilities = capabilities
+        self._policies = policies
         self._sending = sending
         self._provided = model.Namespace()
         self._changed = asyncio.Event()
@@ -124,6 +126,7 @@ class Reconciler:
             found = await self._directory.fetch()
             await self._provide(found)
             self._directory.take(self._directory.known)
+            await self._policies.put()
             for entity in await full_entities(found, self._management):
                 self._sending.note_full(entity.path, POLL_S + FULL_S)
             self._state.alarms = await self._management.alarms()
@@ -168,9 +171,7 @@ class Reconciler:
             for path in paths:
                 self._directory.take(await self._directory.fetch_entity(path))
                 self.note(path)
-            await put_policies(
-                (), self._directory.namespace, self._capabilities(), self._management
-            )
+            await self._policies.put()
         except BrokerError as error:
             self._state.management = str(error)
 
@@ -196,5 +197,8 @@ class Reconciler:
             ]
             if not wanted:
                 return
-            with await self._connections.channel() as channel:
-                await provide(wanted, now, self._capabilities(), self._management, channel)
+            with self._policies.making(wanted), await self._connections.channel() as channel:
+                await provide(
+                    *(wanted, now, self._capabilities(), self._policies),
+                    *(self._management, channel),
+                )

@@ -1,0 +1,91 @@
+"""The policies of a namespace: all that this process writes goes through here.
+
+Entities of equal settings share a policy, whose pattern lists their queues. So of two writers the
+later one must know the earlier one's entities. Within a process all writers share the entities that
+are being made, and write one after another. Another bridge's entities are known from their
+definitions, which are written after the policies: so a bridge looks at the policies once more when
+it has written a definition, and whenever another bridge tells of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from bridge.broker.management.api import Management
+from bridge.model import entity as model
+from bridge.topology.compiler import compile_policies
+from bridge.topology.definitions import standing, with_entity
+from bridge.topology.diff import Action, Change, diff
+from bridge.topology.parts import QUORUM
+from bridge.topology.policy import PREFIX, PRIORITY, PROTECTED_PRIORITY
+from bridge.topology.resources import Policy, Queue, Topology
+
+
+class Policies:
+    """Puts the policies of a namespace.
+
+    Args:
+        namespace: returns all entities as this process knows them.
+    """
+
+    def __init__(self, management: Management, namespace: Callable[[], model.Namespace]) -> None:
+        self._management = management
+        self._namespace = namespace
+        self._making: dict[str, model.Entity] = {}
+        self._writing = asyncio.Lock()
+
+    @contextlib.contextmanager
+    def making(self, entities: Sequence[model.Entity]) -> Iterator[None]:
+        """Have all policies put meanwhile include entities without, or before, a definition."""
+        made = {each.path.lower(): each for each in entities}
+        self._making |= made
+        try:
+            yield
+        finally:
+            for path in made:
+                self._making.pop(path, None)
+
+    async def put(self) -> list[Change]:
+        """Put the policies that are missing or different; return these changes.
+
+        RabbitMQ has applied a policy to all queues when it answers.
+
+        Raises:
+            BrokerError: the management API cannot be used.
+        """
+        async with self._writing:
+            management = self._management
+            live = (*await management.policies(), *await management.policies(operator=True))
+            namespace = standing(self._namespace())
+            for entity in self._making.values():
+                namespace = with_entity(namespace, entity)
+            policies, settings = compile_policies(namespace, priority=priority_of(live))
+            active = tuple(Queue(name=name, arguments=QUORUM) for name in settings)
+            there = Topology(queues=active, policies=live)
+            changes = diff(Topology(policies=policies), there, keep=True)
+            for change in changes:
+                assert isinstance(change.resource, Policy)
+                await put_policy(change, change.resource, management)
+            return list(changes)
+
+
+async def put_policy(change: Change, policy: Policy, management: Management) -> None:
+    """Carry out the change of a policy."""
+    if change.action is Action.DELETE:
+        await management.delete_policy(policy.name, operator=policy.is_operator)
+    else:
+        await management.put_policy(policy)
+
+
+def priority_of(policies: Iterable[Policy]) -> int:
+    """Return the priority of the bridge's policies, which `busbridge policies apply` may set."""
+    ours = (
+        policy.priority
+        for policy in policies
+        if policy.name.startswith(PREFIX)
+        and not policy.is_operator
+        and policy.priority < PROTECTED_PRIORITY
+    )
+    return max(ours, default=PRIORITY)
