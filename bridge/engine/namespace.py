@@ -206,6 +206,7 @@ class RabbitNamespace:
             services,
             waiting=self.counting.waiting,
             held=lambda path: self.counting.held_anywhere([path]),
+            listed=self._deferral.listed,
             on_first=lambda path: self._notifications.tell(PEEKED, EntityPath(path)),
         )
         self.forwarding = Forwarding(

@@ -3,12 +3,14 @@
     settled stream    numbers that have left a queue, as bridges acked them (`Numbers`)
     moved stream      every message that was dead-lettered, deferred or put back after it had its
                       number; the last entry of a number gives the message's place (`Places`)
+    deferred list     the numbers of all deferred messages, as their owner had them (`Deferred`)
     journal           all numbers, in order; a number in neither of the two streams is active
 
 Some numbers left without a bridge's entry and are in neither stream: a bridge was killed before it
 wrote them, or had settled messages before the first peek, or a native consumer took the messages.
 RabbitMQ's count of the remaining messages shows how many such numbers there are; the oldest numbers
-are taken for them (`newest`).
+are taken for them (`newest`). Deferred messages leave in any order: of them the owner's list says
+which are there.
 """
 
 from __future__ import annotations
@@ -71,6 +73,95 @@ class Place(IntEnum):
     DEAD_DEFERRED = 3
 
 
+DEFERRED_PLACES = (Place.DEFERRED, Place.DEAD_DEFERRED)
+
+
+class Deferred:
+    """The numbers of an entity's deferred messages.
+
+    Before the owner's list is there, they are what the streams say: all that were deferred, without
+    those that are known to have left. Then they are the list, with what the streams have said since
+    the owner was asked. A list may have numbers that the streams call gone: RabbitMQ brought the
+    message back when an ack was lost.
+
+    Args:
+        left: by place, the numbers that have left it, as the settled streams say.
+
+    Attributes:
+        is_known: the owner's list is there.
+    """
+
+    def __init__(self, left: dict[Place, Ranges]) -> None:
+        self.is_known = False
+        self._excused = 0
+        self._left = left
+        self._there: dict[Place, set[int]] = {place: set() for place in DEFERRED_PLACES}
+        self._since: list[tuple[Place, int, int, bool]] | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._there.values()))
+
+    def numbers(self, place: Place) -> list[int]:
+        """Return the numbers of the messages that were deferred from a place, in order."""
+        return sorted(self._there[place])
+
+    def forget(self) -> None:
+        """Forget all: the streams are read from their beginnings."""
+        self.is_known = False
+        self._there = {place: set() for place in DEFERRED_PLACES}
+        self._since = None
+
+    def moved(self, number: int, place: Place) -> None:
+        """Take an entry of the moved stream."""
+        for each in DEFERRED_PLACES:
+            if each is not place:
+                self._note(each, number, number, is_there=False)
+            elif number not in self._left[each]:
+                self._note(each, number, number, is_there=True)
+
+    def left(self, place: Place, first: int, last: int) -> None:
+        """Take a range of an entry of the settled stream."""
+        self._note(place, first, last, is_there=False)
+
+    def agrees(self, count: int) -> bool:
+        """Whether the owner need not be asked, by RabbitMQ's count of deferred messages."""
+        return self.is_known and count - len(self) in (0, self._excused)
+
+    def excuse(self, count: int) -> None:
+        """Take a count as right that stood still while the owner was asked, and differs.
+
+        Two messages with one number count twice, until one of them leaves.
+        """
+        self._excused = count - len(self)
+
+    def ask(self) -> None:
+        """Note that the owner is about to be asked."""
+        self._since = []
+
+    def told(self, own: Iterable[int], of_dead_letters: Iterable[int]) -> bool:
+        """Take the owner's list; return whether numbers that the streams gave are not in it."""
+        before = self._there
+        self._there = {Place.DEFERRED: set(own), Place.DEAD_DEFERRED: set(of_dead_letters)}
+        self.is_known, self._excused = True, 0
+        since, self._since = self._since or [], None
+        for place, first, last, is_there in since:
+            self._note(place, first, last, is_there=is_there)
+        return any(before[place] - self._there[place] for place in DEFERRED_PLACES)
+
+    def _note(self, place: Place, first: int, last: int, *, is_there: bool) -> None:
+        if self._since is not None:
+            self._since.append((place, first, last, is_there))
+        there = self._there[place]
+        if is_there:
+            there.update(range(first, last + 1))
+            return
+        self._excused = 0
+        if last - first < len(there):
+            there.difference_update(range(first, last + 1))
+        else:
+            self._there[place] = {each for each in there if not first <= each <= last}
+
+
 class Places:
     """The moved messages of a queue or subscription, and the offsets of their last copies.
 
@@ -87,6 +178,7 @@ class Places:
         self._reader = reader
         self._found: dict[int, tuple[int, Place]] = {}
         self._numbers: dict[Place, list[int]] = {place: [] for place in Place}
+        self._copies: dict[Place, dict[int, int]] = {place: {} for place in DEFERRED_PLACES}
 
     def __len__(self) -> int:
         return len(self._found)
@@ -98,6 +190,7 @@ class Places:
         """Forget all places: the stream, perhaps a new one, is read from its beginning."""
         self._found.clear()
         self._numbers = {place: [] for place in Place}
+        self._copies = {place: {} for place in DEFERRED_PLACES}
 
     def take(self, offset: int, table: Table) -> int | None:
         """Add an entry of the moved stream; return its number, or `None` if it has none here."""
@@ -111,6 +204,8 @@ class Places:
         self._found[number] = (offset, place)
         if before is None or before[1] is not place:
             insort(self._numbers[place], number)
+        if place in DEFERRED_PLACES:
+            self._copies[place][number] = offset
         return number
 
     def place(self, number: int) -> Place | None:
@@ -121,6 +216,13 @@ class Places:
     def offset(self, number: int) -> int:
         """Return the offset of a moved message's last copy."""
         return self._found[number][0]
+
+    def deferred_offset(self, place: Place, number: int) -> int | None:
+        """Return the offset of the last copy of a message that was deferred from a place.
+
+        The message may have a later copy elsewhere, of a bridge that was killed as it moved it.
+        """
+        return self._copies[place].get(number)
 
     def numbers(self, place: Place) -> Iterable[int]:
         """Return the numbers of a place, in order, without messages that have left the place."""

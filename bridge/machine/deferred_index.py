@@ -61,6 +61,10 @@ class DeferredIndex(Generic[Message]):
         self._put(identity, _Place(number, tag, size_bytes, message), is_wanted=is_wanted)
         return None if earlier is None else earlier.tag
 
+    def numbers(self) -> list[int]:
+        """Return the numbers of all messages."""
+        return list(self._identities)
+
     def lacks(self, numbers: Iterable[int]) -> int | None:
         """Return the first of the numbers without a message."""
         for number in numbers:

@@ -1,7 +1,9 @@
 """Asks of one bridge to another for deferred messages, and the locks in the replies.
 
 ask       u8: 0 the entity itself, 1 its dead-letter sub-queue | sequence numbers i64 ...
+          without numbers: for the numbers of all deferred messages
 lock      three i64 for each message: the lock token in two halves, the lock's end (UTC ms)
+list      i64: how many of the numbers are the entity's own | those i64 ... | dead letters i64 ...
 """
 
 from __future__ import annotations
@@ -35,6 +37,26 @@ def decode_ask(body: bytes) -> tuple[list[int], bool]:
     if len(body) % 8 != 1 or body[0] > 1:
         raise MalformedAsk(f"{len(body)} bytes")
     return list(struct.unpack_from(f">{len(body) // 8}q", body, 1)), body[0] == 1
+
+
+def encode_list_ask() -> bytes:
+    """Return the body of an ask for the numbers of all deferred messages."""
+    return encode_ask((), of_dead_letters=False)
+
+
+def encode_list(own: Sequence[int], of_dead_letters: Sequence[int]) -> list[int]:
+    """Return the numbers of all deferred messages as the numbers of a reply."""
+    return [len(own), *own, *of_dead_letters]
+
+
+def decode_list(numbers: Sequence[int]) -> tuple[Sequence[int], Sequence[int]] | None:
+    """Return the entity's own deferred messages and its deferred dead letters.
+
+    `None` for a reply without numbers: the owner is a bridge of a version that gives no list.
+    """
+    if not numbers:
+        return None
+    return numbers[1 : 1 + numbers[0]], numbers[1 + numbers[0] :]
 
 
 def encode_locks(locks: Iterable[Lock]) -> list[int]:

@@ -398,6 +398,37 @@ async def test_the_asynchronous_client_peeks_as_well(bridge: Any) -> None:
             assert [str(message) for message in await receiver.peek_messages(5)] == ["x"]
 
 
+def test_deferred_messages_are_found_whatever_a_killed_bridge_has_settled(
+    start_bridge: Any,
+) -> None:
+    """Five deferred, 2, 4 and 5 completed before anybody peeked; then 1 completed, and a kill."""
+    first = start_bridge()
+    with client_of(first) as client:
+        send(client, "deferred", *"12345")
+        with client.get_queue_receiver("deferred") as receiver:
+            messages = receive(receiver, 5)
+            for message in messages:
+                receiver.defer_message(message)
+            for number in (2, 4, 5):
+                (message,) = receiver.receive_deferred_messages(number)
+                receiver.complete_message(message)
+    first.kill()
+    second = start_bridge()
+    with client_of(second) as client:
+        found = peek(client, "deferred")
+        assert [(m.sequence_number, m.state.name) for m in found] == [
+            (1, "DEFERRED"),
+            (3, "DEFERRED"),
+        ]
+        with client.get_queue_receiver("deferred") as receiver:
+            for message in receiver.receive_deferred_messages([1, 3]):
+                if str(message) == "1":
+                    receiver.complete_message(message)
+    second.kill()
+    with client_of(start_bridge()) as client:
+        assert texts(peek(client, "deferred")) == ["3"]
+
+
 def test_a_bridge_that_starts_anew_shows_the_same(start_bridge: Any) -> None:
     """What was settled out of order after the first peek, and by a bridge that was killed."""
     first = start_bridge()

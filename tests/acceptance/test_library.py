@@ -37,6 +37,7 @@ _NAMES = (
     "competing",
     "complete",
     "dead",
+    "deferred-first",
     "delete",
     "exhausted",
     "iterate",
@@ -420,6 +421,21 @@ def test_a_peek_shows_nothing_that_was_settled(lane: Lane, bridge: Any) -> None:
         for _ in range(5):
             assert is_right(), found
         take(receiver, 4)
+
+
+def test_a_first_peek_shows_the_deferred_messages_that_are_there(lane: Lane) -> None:
+    """Of five deferred ones 2, 4 and 5 were completed before anybody peeked."""
+    queue = f"deferred-first-{lane.name}"
+    lane.send(queue, *"12345")
+    with lane.client.get_queue_receiver(queue) as receiver:
+        for message in receive(receiver, 5):
+            receiver.defer_message(message)
+        for message in receiver.receive_deferred_messages([2, 4, 5]):
+            receiver.complete_message(message)
+        assert numbers(receiver.peek_messages(9, sequence_number=1)) == [1, 3]
+        for message in receiver.receive_deferred_messages([1, 3]):
+            receiver.complete_message(message)
+        assert numbers(receiver.peek_messages(9, sequence_number=1)) == []
 
 
 def test_what_others_have_peeked(lane: Lane, bridge: Any) -> None:

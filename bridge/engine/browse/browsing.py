@@ -18,9 +18,9 @@ from bridge.broker.errors import BrokerError, NotFound, Unroutable
 from bridge.broker.streams.stream_reader import FIRST, OFFSET, Entry, at, read_stream
 from bridge.engine import texts
 from bridge.engine.api import Received
-from bridge.engine.browse.explaining import Explaining, Held
+from bridge.engine.browse.explaining import Explaining, Held, Listed
 from bridge.engine.browse.journal_scan import STOP, JournalScan
-from bridge.engine.browse.view import BrowseView
+from bridge.engine.browse.view import BrowseView, Copy
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.services import Services
 from bridge.machine.browse import Place, expires_ms, is_active_entry
@@ -70,6 +70,7 @@ class Browsing:
     Args:
         waiting: returns the numbers of an entity's scheduled messages.
         held: counts the messages of an entity that bridges and clients hold unacked.
+        listed: returns the numbers of an entity's deferred messages.
         on_first: called with the path of an entity at its first peek.
     """
 
@@ -79,12 +80,14 @@ class Browsing:
         *,
         waiting: Waiting,
         held: Held,
+        listed: Listed,
         on_first: Callable[[str], None],
     ) -> None:
         self._services = services
         self._connections = services.connections
         self._waiting = waiting
         self._held = held
+        self._listed = listed
         self._on_first = on_first
         self._views: dict[str, tuple[BrowseView, Explaining]] = {}
         self._topics: dict[str, JournalScan] = {}
@@ -140,19 +143,17 @@ class Browsing:
             return
         is_partitioned = isinstance(entity, model.Queue) and entity.enable_partitioning
         await view.catch_up()
-        if not is_partitioned:
-            await explaining.look()
+        await explaining.look()
         if path.sub_queue is SubQueue.DEAD_LETTER:
-            there = view.dead_letters() + view.deferred(Place.DEAD_DEFERRED)
-            await self._moved(page, view, there, start)
+            await self._moved(
+                page, view, view.dead_letters() | view.deferred(Place.DEAD_DEFERRED), start
+            )
             return
         if is_partitioned:
             await self._whole(page, view, start)
         else:
             await self._active(page, view, start)
-        gone = view.active.numbers.is_gone
-        there = [n for n in view.places.numbers(Place.ACTIVE) if not gone(n)]
-        await self._moved(page, view, there + view.deferred(Place.DEFERRED), start)
+        await self._moved(page, view, view.put_back() | view.deferred(Place.DEFERRED), start)
         if isinstance(entity, model.Queue) and not is_partitioned:
             await self._scheduled(page, entity.path, view.journal, start)
 
@@ -161,7 +162,8 @@ class Browsing:
         found = self._views.get(key)
         if found is None or found[0].incarnation != incarnation_of(entity):
             view = BrowseView(entity, self._services)
-            found = self._views[key] = view, Explaining(view, self._connections, self._held)
+            explaining = Explaining(view, self._connections, self._held, self._listed)
+            found = self._views[key] = view, explaining
         found[0].entity = entity
         await found[0].begin(self._on_first)
         return found
@@ -211,19 +213,22 @@ class Browsing:
             self._connections, stream, FIRST, take, prefetch=2_000, may_be_empty=not is_known
         )
 
-    async def _moved(self, page: _Page, view: BrowseView, numbers: list[int], start: int) -> None:
+    async def _moved(
+        self, page: _Page, view: BrowseView, copies: dict[int, Copy], start: int
+    ) -> None:
         """Add messages of the moved stream, lowest numbers first."""
-        there = sorted(numbers)
+        there = sorted(copies)
 
         async def named(start: int, limit: int) -> list[int]:
             first = bisect_left(there, start)
             return there[first : first + limit]
 
-        await _read_on(page, start, named, partial(self._moved_of, page, view))
+        await _read_on(page, start, named, partial(self._moved_of, page, view, copies))
 
-    async def _moved_of(self, page: _Page, view: BrowseView, numbers: list[int]) -> None:
-        there = (number for number in numbers if number in view.places)
-        offsets = {view.places.offset(number): number for number in there}
+    async def _moved_of(
+        self, page: _Page, view: BrowseView, copies: dict[int, Copy], numbers: list[int]
+    ) -> None:
+        offsets = {copies[number].offset: number for number in numbers}
         now, last = now_ms(), 0
 
         def take(entry: Entry) -> bool:
@@ -231,7 +236,7 @@ class Browsing:
             last = max(last, entry.offset)
             number = offsets.pop(entry.offset, None)
             if number is not None:
-                place = view.places.place(number)
+                place = copies[number].place
                 until_ms = expires_ms(entry.properties.headers or {}, view.reader)
                 if place is not Place.ACTIVE or until_ms is None or until_ms > now:
                     page.add(_received(entry, view.reader, number, place))

@@ -5,6 +5,9 @@ killed within 50 ms, or by a native consumer. RabbitMQ then counts fewer message
 unsettled numbers. The oldest of these are taken as gone: the journal is read backwards until as
 many messages are found as RabbitMQ counts. The result is never written to a stream: a count may be
 wrong for a while (RabbitMQ 3.10 counts nothing while it reads a queue's log). It is counted again.
+
+Deferred messages leave in any order. The first peek, and each one that finds another count than the
+view has, asks the owner of their queue which are there.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from bridge.broker.errors import BrokerError
@@ -22,7 +25,8 @@ from bridge.engine.browse.journal_scan import STOP
 from bridge.engine.browse.view import BrowseView
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
-from bridge.machine.browse import Place, expires_ms, is_active_entry, newest
+from bridge.machine.browse import expires_ms, is_active_entry, newest
+from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names
 from bridge.topology.shards import active_queues
@@ -39,6 +43,10 @@ MARGIN = 100
 PATIENCE_S = 10.0
 """The longest wait of a peek for the journal's reading; then it answers by the known numbers."""
 
+Listed = Callable[[model.ReceiveEntity], Awaitable[tuple[Sequence[int], Sequence[int]] | None]]
+"""Returns the numbers of an entity's deferred messages, and of its deferred dead letters; `None`:
+the owner gives no list."""
+
 Held = Callable[[str], Awaitable[list[int]]]
 """Counts an entity's messages that bridges and clients hold: active, dead, deferred."""
 
@@ -48,7 +56,6 @@ log = logging.getLogger(__name__)
 class _Counts(NamedTuple):
     active: int
     dead: int
-    deferred: int
     last: int
 
 
@@ -57,44 +64,74 @@ class Explaining:
 
     Args:
         held: counts the messages of an entity that bridges and clients hold unacked.
+        listed: returns the numbers of an entity's deferred messages.
 
     Attributes:
         hidden: the count of messages in the queue but no more in the journal: no peek shows them.
     """
 
-    def __init__(self, view: BrowseView, connections: ConsumerConnections, held: Held) -> None:
+    def __init__(
+        self, view: BrowseView, connections: ConsumerConnections, held: Held, listed: Listed
+    ) -> None:
         self._view = view
         self._connections = connections
         self._held = held
+        self._listed = listed
+        self._is_doubtful = False
         self._looked_s = float("-inf")
         self._difference: int | None = None
         self._task: asyncio.Task[None] | None = None
         self.hidden = 0
 
     async def look(self) -> None:
-        """Compare the counts, at most once in `LOOK_S`; wait up to `PATIENCE_S` for the result."""
+        """Compare the counts, at most once in `LOOK_S`; wait up to `PATIENCE_S` for the result.
+
+        They are compared again at once after the owner's list of deferred messages lacked some.
+        """
         now_s = asyncio.get_running_loop().time()
         if self._task is None or self._task.done():
-            if now_s - self._looked_s < LOOK_S:
+            if now_s - self._looked_s < LOOK_S and not self._is_doubtful:
                 return
             self._looked_s = now_s
             self._task = asyncio.create_task(self._explain())
         await asyncio.wait((self._task,), timeout=PATIENCE_S)
 
     async def _explain(self) -> None:
-        try:
-            await self._compare()
-        except (BrokerError, ServiceBusError) as error:
-            log.warning("browse.uncounted entity=%s error=%s", self._view.entity.path, error)
+        """Compare the counts of each kind; one that RabbitMQ does not tell keeps no other back."""
+        entity = self._view.entity
+        is_partitioned = isinstance(entity, model.Queue) and entity.enable_partitioning
+        for compare in (self._compare_deferred, *(() if is_partitioned else (self._compare,))):
+            try:
+                await compare()
+            except (BrokerError, ServiceBusError) as error:
+                log.warning("browse.uncounted entity=%s error=%s", entity.path, error)
+
+    async def _compare_deferred(self) -> None:
+        """Ask the owner of the deferred messages which are there, unless the count agrees."""
+        known = self._view.set_aside
+        count = await self._count_deferred()
+        if known.agrees(count):
+            self._is_doubtful = False
+            return
+        known.ask()
+        found = await self._listed(self._view.entity) if count else ((), ())
+        if found is None:
+            return
+        self._is_doubtful = known.told(*found)
+        log.info("browse.listed entity=%s deferred=%d", self._view.entity.path, len(known))
+        if count != len(known) and await self._count_deferred() == count:
+            known.excuse(count)
 
     async def _compare(self) -> None:
         view = self._view
         bounds = await view.journal.bounds()
         first, last = (1, 0) if bounds is None else bounds
         counts = await self._count(last)
-        self._explain_moved(counts)
+        view.gone_dead = frozenset()
+        view.gone_dead = self._oldest(sorted(view.dead_letters()), counts.dead)
         difference = view.active.numbers.unsettled(first, last) - counts.active
-        self._note_hidden(-difference if first > 1 else 0)
+        unshown = -difference if first > 1 else 0
+        self._note_hidden(max(unshown, 0) + view.hidden_deferred)
         if difference <= 0:
             view.active.numbers.floor = 0
             self._difference = difference
@@ -119,13 +156,17 @@ class Explaining:
     async def _count(self, last: int) -> _Counts:
         entity = self._view.entity
         path = entity.path
-        others = names.dead_letter_queue(path), names.deferred_queue(path)
         with contextlib.closing(ReadyCounts(self._connections)) as counts:
             active = sum([await counts.of(queue) for queue in active_queues(entity)])
-            ready = [active, *[await counts.of(queue) for queue in others]]
-        held = await self._held(path)
-        active, dead, deferred = (one + other for one, other in zip(ready, held, strict=True))
-        return _Counts(active, dead, deferred, last)
+            dead = await counts.of(names.dead_letter_queue(path))
+        held, held_dead, _ = await self._held(path)
+        return _Counts(active + held, dead + held_dead, last)
+
+    async def _count_deferred(self) -> int:
+        path = self._view.entity.path
+        with contextlib.closing(ReadyCounts(self._connections)) as counts:
+            ready = await counts.of(names.deferred_queue(path))
+        return ready + (await self._held(path))[2]
 
     async def _margin(self, before: _Counts) -> int:
         """Return how many more messages than counted may exist; 0 when no count changes."""
@@ -136,14 +177,6 @@ class Explaining:
         if after == before:
             return 0
         return abs(after.active - before.active) + abs(after.last - before.last) + MARGIN
-
-    def _explain_moved(self, counts: _Counts) -> None:
-        """Take the oldest dead letters and deferred messages beyond RabbitMQ's counts as gone."""
-        view = self._view
-        view.gone_dead = view.gone_deferred = frozenset()
-        view.gone_dead = self._oldest(view.dead_letters(), counts.dead)
-        aside = view.deferred(Place.DEFERRED) + view.deferred(Place.DEAD_DEFERRED)
-        view.gone_deferred = self._oldest(aside, counts.deferred)
 
     def _oldest(self, numbers: list[int], count: int) -> frozenset[int]:
         """Return all numbers but the `count` newest, by their place in the moved stream."""

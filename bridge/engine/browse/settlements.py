@@ -124,7 +124,9 @@ class Settlements:
         if is_new:
             with await self._connections.channel() as channel:
                 await channel.declarations.declare_queue(parts.settled(queue))
-        await self._tell_all(self.of(queue))
+        record = self.of(queue)
+        if self._begin_telling(record):
+            await self._tell_known(record)
         return is_new
 
     def is_told(self, queue: str) -> bool:
@@ -132,21 +134,23 @@ class Settlements:
         return self.of(queue).state is _State.ON
 
     def hear(self, entity: str) -> None:
-        """Write settled numbers of an entity from now on: another bridge has peeked it first."""
+        """Write settled numbers of an entity from this call on: another bridge has peeked it."""
         for queue in (names.active_queue(entity), names.dead_letter_queue(entity)):
-            self._tasks.start(self._tell_quietly(self.of(queue)))
+            record = self.of(queue)
+            if self._begin_telling(record):
+                self._tasks.start(self._tell_quietly(record))
 
     async def _tell_quietly(self, record: Record) -> None:
         try:
-            await self._tell_all(record)
+            await self._tell_known(record)
         except (ServiceBusError, BrokerError) as error:
             log.warning("settled.untold stream=%s error=%s", record.stream, error)
 
-    async def _tell_all(self, record: Record) -> None:
-        """Write all known settled numbers of a queue, and from now on the new ones."""
-        if record.state is _State.ON:
-            return
-        self._begin_telling(record)
+    async def _tell_known(self, record: Record) -> None:
+        """Write all known settled numbers of a queue.
+
+        Of deferred messages none are known: their queue's owner tells a peek which are there.
+        """
         for count, number in enumerate(record.known(), 1):
             record.active.append(number)
             if count % _SLICE == 0:
@@ -181,10 +185,14 @@ class Settlements:
         else:
             record.stop()
 
-    def _begin_telling(self, record: Record) -> None:
+    def _begin_telling(self, record: Record) -> bool:
+        """Write new settled numbers of a queue from now on; return whether none were till now."""
+        if record.state is _State.ON:
+            return False
         record.state = _State.ON
         if self._telling is None:
             self._telling = asyncio.get_running_loop().create_task(self._keep_telling())
+        return True
 
     async def _keep_telling(self) -> None:
         """Write the waiting numbers of all queues with a settled stream, every `FLUSH_S`."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 from bridge.broker.streams.stream_reader import Entry
 from bridge.engine.browse.journal_scan import JournalScan
 from bridge.engine.browse.stream_tail import StreamTail
 from bridge.engine.ownership.services import Services
-from bridge.machine.browse import Numbers, Place, Places
+from bridge.machine.browse import Deferred, Numbers, Place, Places
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.topology import names
@@ -33,20 +35,37 @@ OTHERS_TELL_S = 0.3
 log = logging.getLogger(__name__)
 
 
+class Copy(NamedTuple):
+    """A message's copy in the moved stream.
+
+    Attributes:
+        place: where the message is.
+    """
+
+    offset: int
+    place: Place
+
+
 class Side:
     """One queue of RabbitMQ: the active messages, or the dead letters.
+
+    Args:
+        deferred_left: called with a range of numbers of its deferred messages that were settled.
 
     Attributes:
         queue: its name.
         numbers: the numbers of the messages that have left it.
     """
 
-    def __init__(self, queue: str, services: Services) -> None:
+    def __init__(
+        self, queue: str, services: Services, deferred_left: Callable[[int, int], None]
+    ) -> None:
         self.queue = queue
         self.numbers = Numbers()
         self._sender = services.sender
         self._settlements = services.settlements
         self._read_bytes = 0
+        self._deferred_left = deferred_left
         self._tail = StreamTail(services, names.settled(queue), self._take)
         self.is_begun = False
 
@@ -68,7 +87,10 @@ class Side:
 
     def _take(self, entry: Entry) -> None:
         try:
-            self.numbers.take(Settled.decode(entry.body))
+            settled = Settled.decode(entry.body)
+            self.numbers.take(settled)
+            for first, last in settled.deferred:
+                self._deferred_left(first, last)
         except ValueError as error:
             log.warning("settled.unreadable queue=%s error=%s", self.queue, error)
         self._read_bytes += len(entry.body)
@@ -87,22 +109,34 @@ class BrowseView:
         dead: its dead letters.
         places: the places of its moved messages.
         journal: reads its journal.
-        gone_dead, gone_deferred: moved messages that RabbitMQ does not count any more.
+        set_aside: the numbers of its deferred messages.
+        gone_dead: dead letters that RabbitMQ does not count any more.
     """
 
     def __init__(self, entity: model.ReceiveEntity, services: Services) -> None:
         self.entity = entity
         self.reader = reader_of(entity)
         path, front = entity.path, entity.front
-        self.active = Side(names.active_queue(path), services)
-        self.dead = Side(names.dead_letter_queue(path), services)
+        self.active = Side(
+            names.active_queue(path), services, partial(self._deferred_left, Place.DEFERRED)
+        )
+        self.dead = Side(
+            names.dead_letter_queue(path),
+            services,
+            partial(self._deferred_left, Place.DEAD_DEFERRED),
+        )
+        self.set_aside = Deferred(
+            {
+                Place.DEFERRED: self.active.numbers.deferred,
+                Place.DEAD_DEFERRED: self.dead.numbers.deferred,
+            }
+        )
         self.places = Places(path, self.reader, count_of(entity))
         self.journal = JournalScan(services.connections, names.journal(front), self.reader)
         self._moved = StreamTail(services, names.moved(front), self._take_moved)
         self._moved_end = -1
         self._lock = asyncio.Lock()
         self.gone_dead: frozenset[int] = frozenset()
-        self.gone_deferred: frozenset[int] = frozenset()
 
     @property
     def incarnation(self) -> str:
@@ -123,25 +157,48 @@ class BrowseView:
             tails = (self.active.catch_up(), self.dead.catch_up(), self._moved.catch_up())
             await asyncio.gather(*tails)
 
-    def dead_letters(self) -> list[int]:
-        """Return the numbers of the dead letters that are in the queue, in order."""
-        gone, left = self.gone_dead, self.dead.numbers.active
-        numbers = self.places.numbers(Place.DEAD)
-        return [each for each in numbers if each not in gone and each not in left]
+    def put_back(self) -> dict[int, Copy]:
+        """Return the messages that were put back with changes and may be in the queue."""
+        places, gone = self.places, self.active.numbers.is_gone
+        numbers = (each for each in places.numbers(Place.ACTIVE) if not gone(each))
+        return {each: Copy(places.offset(each), Place.ACTIVE) for each in numbers}
 
-    def deferred(self, place: Place) -> list[int]:
-        """Return the numbers of the messages deferred from one place: the queue or dead letters."""
-        gone, side = self.gone_deferred, self.dead if place is Place.DEAD_DEFERRED else self.active
-        numbers, left = self.places.numbers(place), side.numbers.deferred
-        return [each for each in numbers if each not in gone and each not in left]
+    def dead_letters(self) -> dict[int, Copy]:
+        """Return the dead letters that are in the queue."""
+        places, gone, left = self.places, self.gone_dead, self.dead.numbers.active
+        numbers = (each for each in places.numbers(Place.DEAD) if each not in gone)
+        return {each: Copy(places.offset(each), Place.DEAD) for each in numbers if each not in left}
+
+    def deferred(self, place: Place) -> dict[int, Copy]:
+        """Return the messages deferred from one place: the queue or dead letters."""
+        found: dict[int, Copy] = {}
+        for number in self.set_aside.numbers(place):
+            offset = self.places.deferred_offset(place, number)
+            if offset is not None:
+                found[number] = Copy(offset, place)
+        return found
+
+    @property
+    def hidden_deferred(self) -> int:
+        """The count of deferred messages that are no more in the moved stream."""
+        places = Place.DEFERRED, Place.DEAD_DEFERRED
+        return len(self.set_aside) - sum(len(self.deferred(place)) for place in places)
+
+    def _deferred_left(self, place: Place, first: int, last: int) -> None:
+        self.set_aside.left(place, first, last)
 
     def _take_moved(self, entry: Entry) -> None:
         if entry.offset <= self._moved_end:
             self.places.clear()
+            self.set_aside.forget()
         self._moved_end = entry.offset
         table = entry.properties.headers or {}
         if headers.ENTRY in table:
             return
         number = self.places.take(entry.offset, table)
-        if number is not None and self.places.place(number) is not Place.ACTIVE:
+        place = None if number is None else self.places.place(number)
+        if number is None or place is None:
+            return
+        self.set_aside.moved(number, place)
+        if place is not Place.ACTIVE:
             self.active.numbers.active.add(number, number)

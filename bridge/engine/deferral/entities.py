@@ -76,6 +76,12 @@ class Deferral:
         """
         return await self._of(queue).lock(sub_queue, list(numbers))
 
+    async def listed(
+        self, queue: model.ReceiveEntity
+    ) -> tuple[Sequence[int], Sequence[int]] | None:
+        """Return the numbers of an entity's deferred messages; see `DeferredQueue.listed`."""
+        return await self._of(queue).listed()
+
     def show(self, token: UUID) -> bytes:
         """Return the encoded message of a lock of this process, for another bridge.
 

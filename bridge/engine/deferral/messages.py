@@ -55,6 +55,10 @@ class DeferredMessages:
     def __len__(self) -> int:
         return len(self.index) + len(self.out)
 
+    def numbers(self) -> set[int]:
+        """Return the numbers of all messages, locked ones included."""
+        return {*self.index.numbers(), *(holding.number for holding in self.out)}
+
     def clear(self) -> None:
         """Forget all messages: this process holds them no more."""
         self.out.clear()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Sequence
 
 from bridge.background.retry import retry
 from bridge.broker.connection.address import is_there
@@ -32,7 +33,14 @@ from bridge.model.name import SubQueue
 from bridge.topology import names, parts
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Table, python_value, text
-from bridge.wire.deferred import ASK, Lock, decode_locks, encode_ask
+from bridge.wire.deferred import (
+    ASK,
+    Lock,
+    decode_list,
+    decode_locks,
+    encode_ask,
+    encode_list_ask,
+)
 
 IDLE_S = 60.0
 """The time that the messages are held after the last ask, if none is locked."""
@@ -95,7 +103,12 @@ class DeferredQueue:
             sub_queue: DeferredMessages(queue, sub_queue, self._ownership, budget, services)
             for sub_queue in (SubQueue.NONE, SubQueue.DEAD_LETTER)
         }
-        self._replies = Replies(self._messages, services.locks, self._ownership.serve)
+        self._replies = Replies(
+            self._messages,
+            services.locks,
+            self._ownership.serve,
+            lambda: services.settlements.hear(queue.path),
+        )
         self._reopening: asyncio.Task[None] | None = None
         self._letting_go: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -148,11 +161,24 @@ class DeferredQueue:
             ServerBusy, OperationTimeout: RabbitMQ, or the owner, gives no answer.
         """
         self._used_s = asyncio.get_running_loop().time()
-        await asking.in_time(self._stand_by, what=WHAT)
         body = encode_ask(numbers, of_dead_letters=sub_queue is SubQueue.DEAD_LETTER)
+        return decode_locks(await self._ask(body))
+
+    async def listed(self) -> tuple[Sequence[int], Sequence[int]] | None:
+        """Return the numbers of all deferred messages: the entity's own, and dead letters.
+
+        `None`: the owner is a bridge of a version that gives no list.
+
+        Raises:
+            ServerBusy, OperationTimeout: RabbitMQ, or the owner, gives no answer.
+        """
+        return decode_list(await self._ask(encode_list_ask()))
+
+    async def _ask(self, body: bytes) -> Sequence[int]:
+        await asking.in_time(self._stand_by, what=WHAT)
         sender = self._services.sender
         reply = await asking.ask(sender, self.resource, _ASK_HEADERS, body, what=WHAT)
-        return decode_locks(reply.numbers)
+        return reply.numbers
 
     async def _stand_by(self) -> None:
         """Consume the queue, as its owner or standing by: after that it has an owner."""

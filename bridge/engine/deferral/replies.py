@@ -1,4 +1,7 @@
-"""The answers of a deferred queue's owner: an ask names numbers, the answer has lock tokens."""
+"""The answers of a deferred queue's owner: an ask names numbers, the answer has lock tokens.
+
+To an ask without numbers the answer is the numbers of all deferred messages, for peeks.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from bridge.engine.ownership.ownership import Ask
 from bridge.engine.settlement.locktable import LockTable
 from bridge.model.errors import MessageNotFound, MessageSizeExceeded
 from bridge.model.name import SubQueue
-from bridge.wire.deferred import decode_ask, encode_locks
+from bridge.wire.deferred import decode_ask, encode_list, encode_locks
 from bridge.wire.reply import encode_done, encode_refused
 
 ASK_BYTES_MAX = 64 << 20
@@ -24,6 +27,7 @@ class Replies:
 
     Args:
         serve: answers all waiting asks that can be answered.
+        on_listed: called when the answer to an ask for all numbers is made.
 
     Attributes:
         complete_s: the time by which all deferred messages have come (the loop's clock): a message
@@ -36,11 +40,13 @@ class Replies:
         messages: Mapping[SubQueue, DeferredMessages],
         locks: LockTable,
         serve: Callable[[], None],
+        on_listed: Callable[[], None],
     ) -> None:
         self.complete_s = 0.0
         self._messages = messages
         self._locks = locks
         self._serve = serve
+        self._on_listed = on_listed
         self._loop = asyncio.get_running_loop()
 
     def reply_to(self, ask: Ask) -> bytes | None:
@@ -50,11 +56,11 @@ class Replies:
             MalformedAsk: the ask cannot be read.
         """
         numbers, of_dead_letters = decode_ask(ask.body)
+        if not numbers:
+            return self._listed()
         messages = self._messages[SubQueue.DEAD_LETTER if of_dead_letters else SubQueue.NONE]
         if messages.index.lacks(numbers) is not None:
-            wait_s = self.complete_s - self._loop.time()
-            if wait_s > 0:
-                self._loop.call_later(wait_s, self._serve)
+            if not self._is_complete():
                 return None
             return encode_refused(MessageNotFound.condition, texts.DEFERRED_NOT_FOUND)
         size_bytes = messages.index.size_bytes(numbers)
@@ -66,6 +72,20 @@ class Replies:
             channel.consumers.nack(tag)
             reach("engine.deferred.returned", channel)
         return self._locked(messages, numbers)
+
+    def _is_complete(self) -> bool:
+        """Whether all messages have come; else the asks are answered once they have."""
+        wait_s = self.complete_s - self._loop.time()
+        if wait_s > 0:
+            self._loop.call_later(wait_s, self._serve)
+        return wait_s <= 0
+
+    def _listed(self) -> bytes | None:
+        if not self._is_complete():
+            return None
+        self._on_listed()
+        own, dead = self._messages[SubQueue.NONE], self._messages[SubQueue.DEAD_LETTER]
+        return encode_done(encode_list(sorted(own.numbers()), sorted(dead.numbers())))
 
     def _locked(self, messages: DeferredMessages, numbers: list[int]) -> bytes | None:
         holdings = messages.index.take(numbers)
