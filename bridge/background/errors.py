@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bridge.model.errors import ServiceBusError
+
 
 class OutsideError(Exception):
     """The base of errors whose cause is outside of the bridge: logged without a traceback."""
@@ -13,4 +15,5 @@ class EndedEarly(Exception):
 
 def trace_of(error: BaseException) -> BaseException | None:
     """Return an error whose traceback belongs in the log; `None` if its text says everything."""
-    return None if isinstance(error, OutsideError | OSError | TimeoutError) else error
+    foreseen = OutsideError | ServiceBusError | OSError | TimeoutError
+    return None if isinstance(error, foreseen) else error

@@ -15,6 +15,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from bridge.background.errors import EndedEarly, trace_of
@@ -40,6 +41,7 @@ class Standing:
     """A piece of work under the supervisor.
 
     Attributes:
+        is_named: whether health names its failures.
         kind: the work's name, the same for all its subjects.
         subject: the entity or connection that it works for; empty for work of the whole process.
         failures: the number of failures in a row.
@@ -48,7 +50,8 @@ class Standing:
         task: the task that runs it; to be cancelled and awaited by the work's owner.
     """
 
-    def __init__(self, kind: str, subject: str) -> None:
+    def __init__(self, kind: str, subject: str, *, is_named: bool = True) -> None:
+        self.is_named = is_named
         self.kind = kind
         self.subject = subject
         self.failures = 0
@@ -105,6 +108,7 @@ class Supervisor:
         pause_min_s: float = PAUSE_MIN_S,
         pause_max_s: float = PAUSE_MAX_S,
         on_failed: OnFailed | None = None,
+        is_named: bool = True,
     ) -> Standing:
         """Run work until its task is cancelled; begin it again whenever it ends.
 
@@ -116,51 +120,102 @@ class Supervisor:
             is_final: whether going on makes no sense after an error: the process ends with it.
             pause_min_s: the shortest pause before the next run.
             pause_max_s: the longest one.
-            on_failed: called after a failure, instead of naming it in the log and in health.
+            on_failed: called after a failure, instead of naming it in the log.
+            is_named: whether health names a failure; otherwise the owner does.
         """
-        one = Standing(kind, subject)
-        self.standing[one] = None
-        pauses = GrowingWait(pause_min_s, pause_max_s, steady_s=STEADY_S)
 
+        async def run() -> None:
+            await _alone(work)
+            if not may_end():
+                raise EndedEarly("it has returned")
+
+        return self._stand(
+            Standing(kind, subject, is_named=is_named),
+            run,
+            lambda error: may_end(),
+            is_final,
+            GrowingWait(pause_min_s, pause_max_s, steady_s=STEADY_S),
+            on_failed,
+        )
+
+    def repeat(
+        self,
+        kind: str,
+        work: Callable[[], Awaitable[None]],
+        *,
+        subject: str = "",
+        pause_min_s: float = PAUSE_MIN_S,
+        pause_max_s: float = PAUSE_MAX_S,
+        on_failed: OnFailed | None = None,
+    ) -> Standing:
+        """Run work until it returns, or its task is cancelled; begin it again after each error.
+
+        The arguments are those of `keep`.
+        """
+        return self._stand(
+            Standing(kind, subject),
+            partial(_alone, work),
+            lambda error: False,
+            lambda error: False,
+            GrowingWait(pause_min_s, pause_max_s, steady_s=STEADY_S),
+            on_failed,
+        )
+
+    def _stand(
+        self,
+        one: Standing,
+        run: Callable[[], Awaitable[None]],
+        is_over: Callable[[BaseException], bool],
+        is_final: Callable[[BaseException], bool],
+        pauses: GrowingWait,
+        on_failed: OnFailed | None,
+    ) -> Standing:
         async def once() -> None:
             pauses.begin()
             one.begun_s = self._clock()
             try:
-                await _run(work, may_end)
+                await run()
             finally:
                 one.begun_s = None
 
         def is_retryable(error: BaseException) -> bool:
-            return isinstance(error, Exception) and not may_end() and not is_final(error)
+            return isinstance(error, Exception) and not is_over(error) and not is_final(error)
 
         def failed(error: BaseException, failures: int, pause_s: float) -> None:
-            self.failures[kind] += 1
+            self.failures[one.kind] += 1
+            one.error, one.failures = error, failures
             if on_failed is not None:
                 on_failed(error, failures, pause_s)
-                return
-            one.error, one.failures = error, failures
-            log.error(
-                "background.ended task=%r wait_s=%.1f error=%s",
-                *(one.name, pause_s, str(error) or repr(error)),
-                exc_info=trace_of(error),
-            )
+            else:
+                trace = trace_of(error)
+                log.log(
+                    logging.WARNING if trace is None else logging.ERROR,
+                    "background.ended task=%r wait_s=%.1f error=%s",
+                    *(one.name, pause_s, str(error) or repr(error)),
+                    exc_info=trace,
+                )
 
-        async def run() -> None:
+        async def repeated() -> None:
             try:
                 await retry(once, wait_s=pauses, retryable=is_retryable, on_failed=failed)
             except Exception as error:
-                if not may_end():
-                    self._end(one, error)
+                if not is_over(error):
+                    self.failures[one.kind] += 1
+                    self._final = self._final or error
+                    self._is_over.set()
 
-        one.task = asyncio.get_running_loop().create_task(run(), name=one.name)
+        one.task = asyncio.get_running_loop().create_task(repeated(), name=one.name)
+        self.standing[one] = None
         one.task.add_done_callback(lambda task: self.standing.pop(one, None))
         return one
 
-    def _end(self, one: Standing, error: BaseException) -> None:
-        """Note an error that ends the process."""
-        self.failures[one.kind] += 1
-        self._final = self._final or error
-        self._is_over.set()
+    def note_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Count and log an error of a callback, or of a task whose error nobody has seen.
+
+        The handler for `loop.set_exception_handler`.
+        """
+        self.failures["unhandled"] += 1
+        loop.default_exception_handler(context)
 
     async def until(self, condition: Coroutine[Any, Any, Result]) -> Result:
         """Wait for a condition.
@@ -187,7 +242,9 @@ class Supervisor:
         return [
             one
             for one in self.standing
-            if one.error is not None and (one.begun_s is None or one.begun_s > before_s)
+            if one.is_named
+            and one.error is not None
+            and (one.begun_s is None or one.begun_s > before_s)
         ]
 
     @property
@@ -204,19 +261,20 @@ class Supervisor:
         return [one.sentence for one in self.failing if one.sentence not in reasons]
 
 
-async def _run(work: Callable[[], Awaitable[None]], may_end: Callable[[], bool]) -> None:
+async def _alone(work: Callable[[], Awaitable[None]]) -> None:
     """Run work once.
 
     Raises:
-        EndedEarly: it has returned, or a cancellation has ended it that was not the task's.
+        EndedEarly: a cancellation has ended it that was not the task's.
+        CancelledError: the task is cancelled, though the work may have swallowed that.
     """
     task = asyncio.current_task()
     assert task is not None
     try:
         await work()
     except asyncio.CancelledError as error:
-        if task.cancelling():
-            raise
-        raise EndedEarly("it was cancelled from within") from error
-    if not task.cancelling() and not may_end():
-        raise EndedEarly("it has returned")
+        if not task.cancelling():
+            raise EndedEarly("it was cancelled from within") from error
+        raise
+    if task.cancelling():
+        raise asyncio.CancelledError

@@ -10,73 +10,78 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from bridge.background.retry import GrowingWait, retry
+from bridge.background.supervisor import Standing, Supervisor
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.errors import BrokerError, ConnectionLost
+from bridge.broker.errors import BrokerError
 
-WAIT_MIN_S = 0.1
-WAIT_MAX_S = 5.0
+PAUSE_MIN_S = 0.1
+PAUSE_MAX_S = 5.0
 """The longest wait between two attempts: a RabbitMQ that comes back is found within this time."""
 
-STEADY_S = 10.0
-"""A connection that lasted this long ends a row of failures: the waits start small again."""
-
 Work = Callable[[Connection], Awaitable[None]]
-OnState = Callable[[Connection | None, BrokerError | None], None]
+OnLost = Callable[[BaseException], None]
 
 log = logging.getLogger(__name__)
 
 
-async def keep_connected(
+def keep_connected(
+    supervisor: Supervisor,
     endpoint: Endpoint,
     work: Work,
     *,
+    kind: str,
     name: str,
-    on_state: OnState | None = None,
-    is_login_final: bool = True,
-) -> None:
-    """Run work on a connection, again and again on a new one, until it returns.
+    on_lost: OnLost | None = None,
+    may_end: Callable[[], bool] = lambda: False,
+    is_final: Callable[[BaseException], bool] = lambda error: False,
+) -> Standing:
+    """Run work on a connection, again and again on a new one, until the task is cancelled.
 
     Args:
         endpoint: the hosts and the login.
-        work: called with a fresh connection. It is cancelled when the connection is lost, and
-            started anew then, or when it raises a retryable BrokerError.
+        work: called with a fresh connection. It is cancelled when the connection is lost. Whatever
+            ends it, it is started anew.
+        kind: the work's name for the supervisor.
         name: the connection's name.
-        on_state: called with (connection, None) when work begins and with (None, error) when a
-            connection was lost or could not be made, or the work has failed.
-        is_login_final: whether a refused login at the first connection is raised. After a first
-            success a refused login is always retried: a RabbitMQ that starts refuses logins.
-
-    Raises:
-        BrokerError: an error that is not retryable.
+        on_lost: called with the error when a connection was lost or could not be made, or the work
+            has failed; health names that then no further. Without it, the supervisor does.
+        may_end: whether work that has ended has ended rightly.
+        is_final: whether the process ends with an error.
     """
-    waits = GrowingWait(WAIT_MIN_S, WAIT_MAX_S, steady_s=STEADY_S)
-    has_connected = False
 
     async def once() -> None:
-        nonlocal has_connected
         connection = await Connection.open(endpoint, name=name)
-        has_connected = True
-        waits.begin()
         try:
-            if on_state is not None:
-                on_state(connection, None)
             await _run(connection, work)
         finally:
             await connection.close()
 
-    def is_retryable(error: BaseException) -> bool:
-        if isinstance(error, ConnectionLost):
-            return error.is_retryable or has_connected or not is_login_final
-        return isinstance(error, BrokerError) and error.is_retryable
-
     def failed(error: BaseException, failures: int, wait_s: float) -> None:
-        if on_state is not None and isinstance(error, BrokerError):
-            on_state(None, error)
         log.warning("broker.lost name=%s wait_s=%.1f error=%s", name, wait_s, error)
+        if on_lost is not None:
+            on_lost(error)
 
-    await retry(once, wait_s=waits, retryable=is_retryable, on_failed=failed)
+    return supervisor.keep(
+        kind,
+        once,
+        subject=name,
+        may_end=may_end,
+        is_final=is_final,
+        pause_min_s=PAUSE_MIN_S,
+        pause_max_s=PAUSE_MAX_S,
+        on_failed=failed,
+        is_named=on_lost is None,
+    )
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Whether a retry does not help against an error: a refused login, a missing right, a fault.
+
+    At a first start it is told at once. Later it is retried: a RabbitMQ that starts refuses logins,
+    rights come back, and queues are deleted.
+    """
+    return not (isinstance(error, BrokerError) and error.is_retryable)
 
 
 async def _run(connection: Connection, work: Work) -> None:

@@ -30,7 +30,7 @@ from bridge.cli.config import applied
 from bridge.cli.measures import families
 from bridge.cli.settings import Settings, SettingsError
 from bridge.cli.stalls import Stalls
-from bridge.cli.stopping import Stopping, first
+from bridge.cli.stopping import Stopping
 from bridge.engine.administration.directory import Directory
 from bridge.engine.namespace import RabbitNamespace
 from bridge.gateway.server import Gateway
@@ -80,7 +80,6 @@ class Bridge:
         self._parts = parts
         self._stopping = stopping
         self._supervisor = supervisor
-        self._working: asyncio.Task[None] | None = None
         self.namespace = namespace = RabbitNamespace(
             endpoint,
             management,
@@ -88,6 +87,7 @@ class Bridge:
             waiting=lambda entity, number, count: self._sidecar.waiting(entity, number, count),
             administer=lambda request: Questions(self.operations).answer(request),
             session_shards=settings.session_shards,
+            supervisor=supervisor,
         )
         self._sidecar = Sidecar(
             endpoint,
@@ -143,16 +143,16 @@ class Bridge:
         await self._work()
 
     async def _work(self) -> None:
-        sidecar = self._sidecar
-        self._working = asyncio.create_task(sidecar.run(), name="sidecar")
-        self._parts.push_async_callback(_stop_sidecar, self._stopping, sidecar, self._working)
-        for name, run in (
-            ("idle watch", IdleWatch(sidecar, self.namespace.disposal).run()),
-            ("journals", JournalWatch(sidecar, self._management).run()),
+        sidecar, keep = self._sidecar, self._supervisor.keep
+        working = keep("sidecar", sidecar.run, may_end=lambda: sidecar.is_stopping)
+        self._parts.push_async_callback(self._stopping.end, working.task)
+        self.on_stop(sidecar.stop)
+        for watching in (
+            keep("idle watch", IdleWatch(sidecar, self.namespace.disposal).run),
+            keep("journals", JournalWatch(sidecar, self._management).run),
         ):
-            watching = asyncio.create_task(run, name=name)
-            self._parts.push_async_callback(self._stopping.end, watching)
-        await first(sidecar.connected.wait(), self._working)
+            self._parts.push_async_callback(self._stopping.end, watching.task)
+        await self._supervisor.until(sidecar.connected.wait())
 
     def on_stop(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Register a part's stop, which runs before the stops of earlier parts."""
@@ -185,10 +185,13 @@ class Bridge:
         ]
 
     async def serve(self) -> None:
-        """Work until the process is told to stop; raises an error that ends the sidecar earlier."""
-        assert self._working is not None, "not started"
+        """Work until the process is told to stop.
+
+        Raises:
+            Exception: the error of work after which going on makes no sense.
+        """
         self._stopping.started()
-        await self._stopping.wait(self._working)
+        await self._supervisor.until(self._stopping.wait())
 
 
 @asynccontextmanager
@@ -205,15 +208,14 @@ async def bridge_of(
         SettingsError: no RabbitMQ is given or installed.
         BrokerError: RabbitMQ's management API refuses, or cannot be reached.
     """
-    stopping = Stopping()
+    stopping, supervisor = Stopping(), supervisor or Supervisor()
+    asyncio.get_running_loop().set_exception_handler(supervisor.note_unhandled)
     async with AsyncExitStack() as parts:
         parts.push_async_callback(stopping.end_rest)
         endpoint, management_urls = await parts.enter_async_context(_rabbitmq(settings, stopping))
         management = await parts.enter_async_context(Management(endpoint, management_urls))
         wanted = applied(await Directory(management).read(), config, settings.tier)
-        yield Bridge(
-            settings, endpoint, management, wanted, parts, stopping, supervisor or Supervisor()
-        )
+        yield Bridge(settings, endpoint, management, wanted, parts, stopping, supervisor)
 
 
 @asynccontextmanager
@@ -252,8 +254,3 @@ def _log_findings(findings: Sequence[Finding], *, is_private: bool) -> None:
                 "rabbitmq.finding entity=%s property=%s grade=%s message=%r",
                 *(finding.entity, finding.property, finding.grade, finding.message),
             )
-
-
-async def _stop_sidecar(stopping: Stopping, sidecar: Sidecar, working: asyncio.Task[None]) -> None:
-    await stopping.within(sidecar.stop)
-    await stopping.end(working)

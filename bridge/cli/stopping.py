@@ -48,9 +48,9 @@ class Stopping:
         """Note that the start is over."""
         self._starting = None
 
-    async def wait(self, *works: asyncio.Task[None]) -> None:
-        """Wait for the signal; if a work ends earlier, raise its error."""
-        await first(self._asked.wait(), *works)
+    async def wait(self) -> None:
+        """Wait for the signal."""
+        await self._asked.wait()
 
     async def within(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Stop one part; if the part takes too long, cancel its stop and log a warning."""
@@ -82,18 +82,6 @@ class Stopping:
             self._starting.cancel()
             self._starting = None
         self._asked.set()
-
-
-async def first(condition: Coroutine[Any, Any, object], *works: asyncio.Task[None]) -> None:
-    """Wait for a condition while works go on; if a work ends earlier, raise its error."""
-    waiting = asyncio.create_task(condition)
-    try:
-        await asyncio.wait((waiting, *works), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
-    for work in works:
-        if work.done():
-            work.result()
 
 
 async def _cancel(tasks: set[asyncio.Task[Any]], wait_s: float) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 from uuid import UUID
 
+from bridge.background.supervisor import Standing, Supervisor
 from bridge.background.tasks import Tasks
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
@@ -96,6 +96,7 @@ class RabbitNamespace:
             count; `None` likewise.
         administer: answers requests to the administration API that come through RabbitMQ.
         session_shards: the number of shards of new session entities.
+        supervisor: keeps running what is meant to run until `close`.
 
     Attributes:
         browsing: answers peeks.
@@ -121,24 +122,26 @@ class RabbitNamespace:
         waiting: WaitingHere = lambda entity, number, count: None,
         administer: Administer | None = None,
         session_shards: int = model.SESSION_SHARDS_DEFAULT,
+        supervisor: Supervisor | None = None,
     ):
         self._session_shards = session_shards
         self._management = management
         self._name = name
         self._tasks = Tasks()
-        self._running: list[asyncio.Task[None]] = []
+        self._supervisor = supervisor = supervisor or Supervisor()
+        self._standing: list[Standing] = []
         self.counters = Counters()
         self.poison = Poison()
         self.directory = Directory(management, self.poison)
         self.findings: tuple[Finding, ...] = ()
-        self._sender = Sender(endpoint, name=f"{name} publishing")
+        self._sender = Sender(endpoint, name=f"{name} publishing", supervisor=supervisor)
 
         def on_missing(path: str) -> None:
             self.reconciler.complete(path)
 
         self._turn = Turn()
         self._connections = ConsumerConnections(
-            endpoint, name=f"{name} consuming", on_up=self._on_up
+            endpoint, name=f"{name} consuming", on_up=self._on_up, supervisor=supervisor
         )
         self._locks = LockTable(lambda owner, holding: self._settling.expire(owner, holding))
         self._settlements = Settlements(self._connections, self._sender)
@@ -277,17 +280,15 @@ class RabbitNamespace:
             self._session_shards,
         )
         await self.directory.read()
-        self._running = [
-            asyncio.create_task(run())
-            for run in (
-                self._sender.run,
-                self._connections.run,
-                self.reconciler.follow,
-                self.reconciler.follow_bridges,
-                self._usage.run,
-            )
+        self._sender.start()
+        self._connections.start()
+        self._standing = [
+            self._supervisor.keep("definitions", self.reconciler.follow),
+            self._supervisor.keep("definitions of bridges", self.reconciler.follow_bridges),
+            self._supervisor.keep("usage", self._usage.run),
         ]
-        await _ready((self._sender.ready, self._connections.ready), self._running)
+        await self._supervisor.until(self._sender.ready.wait())
+        await self._supervisor.until(self._connections.ready.wait())
 
     async def apply(self, namespace: model.Namespace) -> None:
         """Create and update entities; all other entities stay as they are.
@@ -317,9 +318,11 @@ class RabbitNamespace:
         await self._sessions.close()
         await self._settlements.close()
         self._tasks.cancel()
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *self._running, return_exceptions=True)
+        for each in self._standing:
+            each.task.cancel()
+        running = (*self._tasks, *(each.task for each in self._standing))
+        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(self._sender.close(), self._connections.close())
 
     def entity(self, path: EntityPath) -> model.Entity:
         """Return the definition of an entity."""
@@ -564,18 +567,3 @@ async def _find(namespace: RabbitNamespace, name: str, is_doubtful: bool) -> mod
 
 async def _not_administered(request: Request) -> Response:
     raise NotImplementedHere("This process administers no entities.")
-
-
-async def _ready(parts: Iterable[asyncio.Event], tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Wait until all parts are ready; raise the error of a task that ends before."""
-    ready = asyncio.ensure_future(asyncio.gather(*(part.wait() for part in parts)))
-    try:
-        either: set[asyncio.Future[Any]] = {ready, *tasks}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            if task.done():
-                await task
-    finally:
-        if not ready.done():
-            ready.cancel()
-            await asyncio.gather(ready, return_exceptions=True)

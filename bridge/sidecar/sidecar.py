@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
-from bridge.background.retry import GrowingWait, retry
 from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.connection.pool import LOOK_S, Lease, Pool
@@ -39,7 +38,6 @@ COUNT_S = 1.0
 STEADY_S = 10.0
 """Time of work on a connection of its own after which an entity returns to a shared connection."""
 
-RESTART_MIN_S = 0.2
 RESTART_MAX_S = 5.0
 """The longest wait between two terms of a sequencer whose connection still stands."""
 
@@ -100,7 +98,9 @@ class Sidecar:
         self._watches: dict[Leader, Sequence[LeftOutWatch | MissingQueues]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self.pool = Pool(endpoint, name="busbridge sidecar", judges=False)
+        self.pool = Pool(
+            endpoint, name="busbridge sidecar", judges=False, supervisor=self._supervisor
+        )
         self._ways: dict[int, SharedConnection] = {}
         self._failing: dict[str, tuple[float, str]] = {}
         self._is_running = False
@@ -253,11 +253,14 @@ class Sidecar:
     async def run(self) -> None:
         """Run all leaders until `stop`, also over losses of connections."""
         self._is_running = True
+        self.pool.open()
         try:
             for key in self._states:
                 self._employ(key)
-            self._start("", self._keep_on(names.EXPIRED_UNNUMBERED, self._return_expired))
-            self._start("/", self._look_at_topics())
+            self._tasks[""] = self._supervisor.keep(
+                "expired messages", self._return_expired, may_end=self._stopping.is_set
+            ).task
+            self._tasks["/"] = self._supervisor.keep("topics", self._look_at_topics).task
             await self._stopped.wait()
         finally:
             self._is_running = False
@@ -268,6 +271,11 @@ class Sidecar:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.pool.close()
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopping.is_set()
+
     async def stop(self) -> None:
         """Wait for the leaders' unconfirmed publications, and end `run`."""
         self._stopping.set()
@@ -277,13 +285,19 @@ class Sidecar:
     def _employ(self, key: str) -> None:
         if self._is_running and key not in self._tasks:
             name = self._states[key].entity.path
-            self._start(key, self._keep_on(name, lambda: self._lead(key)))
+            self._tasks[key] = self._keep_leading(name, lambda: self._lead(key))
 
     async def _look_at_topics(self) -> None:
         while True:
             await asyncio.sleep(LOOK_AT_TOPICS_S)
+            failed: Exception | None = None
             for watch in [each for watches in self._watches.values() for each in watches]:
-                watch.look()
+                try:
+                    watch.look()
+                except Exception as error:
+                    failed = error
+            if failed is not None:
+                raise failed
 
     async def _return_expired(self) -> None:
         lease = await self.pool.lease(names.EXPIRED_UNNUMBERED)
@@ -304,9 +318,6 @@ class Sidecar:
         await way.open()
         return way
 
-    def _start(self, key: str, work: Coroutine[None, None, None]) -> None:
-        self._tasks[key] = asyncio.create_task(work, name=f"sidecar {key}")
-
     async def _lead(self, key: str) -> None:
         """Run one term after another; a term may end without a fault, for another prefetch, say."""
         state = self._states[key]
@@ -318,7 +329,7 @@ class Sidecar:
             self._leaders[key] = leader
             steady = None
             if name in self.pool.suspects:
-                steady = asyncio.create_task(self._return(leader), name=f"sidecar return {name}")
+                steady = leader.start(self._return(leader))
             if isinstance(leader.entity, Topic):
                 self._watches[leader] = (
                     LeftOutWatch(leader, self.pool.apart, self._clock),
@@ -369,14 +380,8 @@ class Sidecar:
                 steady_s += LOOK_S
         leader.leave()
 
-    async def _keep_on(self, name: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Repeat work that ends with an error, after a wait, until the sidecar stops."""
-        waits = GrowingWait(RESTART_MIN_S, RESTART_MAX_S, steady_s=RESTART_MAX_S)
-
-        async def once() -> None:
-            waits.begin()
-            if not self._stopping.is_set():
-                await work()
+    def _keep_leading(self, name: str, lead: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Lead an entity again, after whatever ends that, until the sidecar stops."""
 
         def failed(error: BaseException, failures: int, wait_s: float) -> None:
             if not isinstance(error, BrokerError):
@@ -388,9 +393,12 @@ class Sidecar:
                 now_s = asyncio.get_running_loop().time()
                 self._failing[name] = now_s, str(error) or repr(error)
 
-        await retry(once, wait_s=waits, retryable=Exception, sleep=self._pause, on_failed=failed)
-
-    async def _pause(self, wait_s: float) -> None:
-        """Wait for `wait_s`, or until the sidecar stops."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), wait_s)
+        return self._supervisor.keep(
+            "sequencer",
+            lead,
+            subject=name,
+            may_end=self._stopping.is_set,
+            pause_max_s=RESTART_MAX_S,
+            on_failed=failed,
+            is_named=False,
+        ).task

@@ -69,7 +69,7 @@ async def test_answers_come_in_the_order_in_which_they_were_given(broker: Broker
     url = broker.url_of("/")
     listener = await asyncio.to_thread(Listener, url)
     sender = Sender(parse_url(url), name="test")
-    running = asyncio.create_task(sender.run())
+    sender.start()
     await sender.ready.wait()
     given: list[bytes] = []
     async with asyncio.timeout(20):
@@ -79,8 +79,7 @@ async def test_answers_come_in_the_order_in_which_they_were_given(broker: Broker
             await asyncio.sleep(0)  # a turn of the loop
 
     assert listener.heard()[:ANSWERS] == given[:ANSWERS]
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    await sender.close()
     listener.close()
 
 

@@ -90,14 +90,13 @@ async def running(endpoint: Endpoint, name: str) -> AsyncIterator[Process]:
 
     connections = ConsumerConnections(endpoint, name=name, on_up=on_up)
     sender = Sender(endpoint, name=name)
-    tasks = [asyncio.create_task(each.run()) for each in (connections, sender)]
+    connections.start()
+    sender.start()
     await sender.ready.wait()
     try:
         yield Process(name, connections, sender)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(connections.close(), sender.close())
 
 
 @pytest_asyncio.fixture

@@ -1,4 +1,4 @@
-"""Work that goes on over lost connections, and errors that end it."""
+"""Work that goes on over lost connections, and the errors that end it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint, parse_url
-from bridge.broker.errors import BrokerError, LoginRefused, NotFound, ResourceLocked
-from bridge.broker.reconnect import keep_connected
+from bridge.broker.errors import AccessRefused, LoginRefused, NotFound, ResourceLocked
+from bridge.broker.reconnect import is_permanent, keep_connected
 from tests.fixtures.broker import Broker
+
+WAIT_S = 120.0
 
 
 async def test_work_starts_again_after_a_kill(start_broker: Callable[[], Broker]) -> None:
@@ -20,83 +23,97 @@ async def test_work_starts_again_after_a_kill(start_broker: Callable[[], Broker]
     broker = await asyncio.to_thread(start_broker)
     assert broker.node is not None
     started: asyncio.Queue[Connection] = asyncio.Queue()
-    states: list[str] = []
+    lost: list[BaseException] = []
     cancelled = 0
 
     async def work(connection: Connection) -> None:
         nonlocal cancelled
         await started.put(connection)
         try:
-            if len(states) < 2:
-                await asyncio.Event().wait()
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             cancelled += 1
             raise
 
-    def on_state(connection: Connection | None, error: BrokerError | None) -> None:
-        state = "up" if connection is not None else "down"
-        if states[-1:] != [state]:
-            states.append(state)
-
-    keeper = asyncio.create_task(
-        keep_connected(parse_url(broker.url), work, name="test", on_state=on_state)
+    keeper = keep_connected(
+        Supervisor(), parse_url(broker.url), work, kind="test", name="test", on_lost=lost.append
     )
-    await asyncio.wait_for(started.get(), 30)
-    await asyncio.to_thread(broker.node.kill)
-    await asyncio.to_thread(broker.node.start)
-    await asyncio.wait_for(keeper, 30)
+    async with asyncio.timeout(WAIT_S):
+        first = await started.get()
+        await asyncio.to_thread(broker.node.kill)
+        await asyncio.to_thread(broker.node.start)
+        second = await started.get()
+    assert first is not second
+    assert (cancelled, bool(lost)) == (1, True)
+    keeper.task.cancel()
+    await asyncio.gather(keeper.task, return_exceptions=True)
 
-    assert states == ["up", "down", "up"]
-    assert cancelled == 1
 
-
-async def test_work_that_ends_ends_it(endpoint: Endpoint) -> None:
+async def test_work_that_says_it_is_over_ends(endpoint: Endpoint) -> None:
     """The connection is closed then."""
     connections = []
 
     async def work(connection: Connection) -> None:
         connections.append(connection)
 
-    await keep_connected(endpoint, work, name="test")
+    async with asyncio.timeout(WAIT_S):
+        await keep_connected(
+            Supervisor(), endpoint, work, kind="test", name="test", may_end=lambda: True
+        ).task
 
     assert [each.is_closed for each in connections] == [True]
 
 
-async def test_a_retryable_error_starts_the_work_again(endpoint: Endpoint) -> None:
-    """On a connection of its own each time."""
+@pytest.mark.parametrize(
+    "error",
+    [
+        ResourceLocked(405, "held by another"),
+        NotFound(404, "no queue"),
+        AccessRefused(403, "no right to configure"),
+        RuntimeError("a fault"),
+        None,
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_work_that_ends_starts_again(endpoint: Endpoint, error: Exception | None) -> None:
+    """On a connection of its own each time, whatever the error was, and when it has returned."""
     connections = []
+    supervisor = Supervisor()
 
     async def work(connection: Connection) -> None:
         connections.append(connection)
-        if len(connections) < 3:
-            raise ResourceLocked(405, "held by another")
+        if len(connections) < 3 and error is not None:
+            raise error
 
-    await keep_connected(endpoint, work, name="test")
+    async with asyncio.timeout(WAIT_S):
+        await keep_connected(
+            supervisor,
+            endpoint,
+            work,
+            kind="test",
+            name="test",
+            may_end=lambda: len(connections) == 3,
+        ).task
 
     assert len(set(map(id, connections))) == 3
     assert all(each.is_closed for each in connections)
+    assert supervisor.failures["test"] == 2
 
 
-@pytest.mark.parametrize("error", [NotFound(404, "no queue"), RuntimeError("a fault")])
-async def test_other_errors_end_it(endpoint: Endpoint, error: Exception) -> None:
-    """What no retry helps against reaches the caller."""
-
-    async def work(connection: Connection) -> None:
-        raise error
-
-    with pytest.raises(type(error), match=str(error)):
-        await keep_connected(endpoint, work, name="test")
-
-
-async def test_a_refused_login_ends_it(endpoint: Endpoint) -> None:
+async def test_a_refused_login_ends_the_process_where_its_owner_says_so(
+    endpoint: Endpoint,
+) -> None:
     """A wrong password at the start is told at once."""
+    supervisor = Supervisor()
 
     async def work(connection: Connection) -> None:
         raise AssertionError("never connected")
 
     wrong = replace(endpoint, password="wrong")
-    with pytest.raises(LoginRefused):
-        await asyncio.wait_for(keep_connected(wrong, work, name="test"), 10)
+    keep_connected(supervisor, wrong, work, kind="test", name="test", is_final=is_permanent)
+    async with asyncio.timeout(WAIT_S):
+        with pytest.raises(LoginRefused):
+            await supervisor.until(asyncio.Event().wait())
 
 
 async def test_cancelling_it_cancels_the_work(endpoint: Endpoint) -> None:
@@ -109,8 +126,9 @@ async def test_cancelling_it_cancels_the_work(endpoint: Endpoint) -> None:
         running.set()
         await asyncio.Event().wait()
 
-    keeper = asyncio.create_task(keep_connected(endpoint, work, name="test"))
-    await asyncio.wait_for(running.wait(), 10)
+    keeper = keep_connected(Supervisor(), endpoint, work, kind="test", name="test").task
+    async with asyncio.timeout(WAIT_S):
+        await running.wait()
     keeper.cancel()
     with pytest.raises(asyncio.CancelledError):
         await keeper

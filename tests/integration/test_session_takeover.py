@@ -50,13 +50,12 @@ async def filled(
         pass
 
     connections = ConsumerConnections(endpoint, name="test", on_up=on_up)
-    running = asyncio.create_task(connections.run())
+    connections.start()
     try:
         async with asyncio.timeout(30):
             yield connections, []
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await connections.close()
 
 
 async def taken(connections: ConsumerConnections, arrived: list[Delivery], windows: Windows) -> int:

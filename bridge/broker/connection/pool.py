@@ -19,10 +19,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
+from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.errors import BrokerError, ConnectionLost
+from bridge.broker.errors import ConnectionLost
 from bridge.broker.reconnect import keep_connected
 from bridge.machine.suspects import Suspects, named_in
 
@@ -99,16 +100,26 @@ class Pool:
         name: the connections' name in RabbitMQ; a number or a suspect's name is added to it.
         judges: whether the pool itself clears a suspect that answers and has nothing under way;
             otherwise the caller clears it by `give_back`.
+        supervisor: keeps the connections, and names those that cannot be opened.
 
     Attributes:
+        endpoint: the hosts and the login.
         suspects: the queues that may have ended a connection.
     """
 
-    def __init__(self, endpoint: Endpoint, *, name: str, judges: bool = True) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        name: str,
+        judges: bool = True,
+        supervisor: Supervisor | None = None,
+    ) -> None:
         self.suspects = Suspects()
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._name = name
         self._judges = judges
+        self._supervisor = supervisor or Supervisor()
         self._shared: dict[int, _Member] = {}
         self._own: dict[str, _Member] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -136,7 +147,10 @@ class Pool:
         """Return a lease of the connection that serves a queue or an entity, once it is up."""
         while True:
             member = self._member(owner)
-            await member.ready.wait()
+            if not member.ready.is_set():
+                reason = f"the connection {member.name!r} is not open"
+                with self._supervisor.waits.begin(owner, reason):
+                    await member.ready.wait()
             if member.connection is not None and self._member(owner) is member:
                 return Lease(member.connection, owner)
 
@@ -158,7 +172,7 @@ class Pool:
         Raises:
             BrokerError: the connection cannot be opened.
         """
-        connection = await Connection.open(self._endpoint, name=f"{self._name} {owner}")
+        connection = await Connection.open(self.endpoint, name=f"{self._name} {owner}")
         try:
             yield Lease(connection, owner)
         finally:
@@ -186,8 +200,12 @@ class Pool:
             if member.connection is not None:
                 member.connection.flush()
 
+    def open(self) -> None:
+        """Lease connections, also after a `close`."""
+        self._is_closed = False
+
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, and lease none."""
         self._is_closed = True
         for member in (*self._shared.values(), *self._own.values()):
             self._end(member)
@@ -202,13 +220,13 @@ class Pool:
             member = self._own.get(owner)
             if member is None or member.task.done():
                 name = f"{self._name} {owner}"
-                member = _Member(self, name, partial(self._serve_suspect, owner))
+                member = _Member(self._supervisor, self, name, partial(self._serve_suspect, owner))
                 self._own[owner] = member
             return member
         number = zlib.crc32(owner.encode()) % SIZE
         member = self._shared.get(number)
         if member is None or member.task.done():
-            member = _Member(self, f"{self._name} {number + 1}", self._serve)
+            member = _Member(self._supervisor, self, f"{self._name} {number + 1}", self._serve)
             self._shared[number] = member
         return member
 
@@ -238,6 +256,7 @@ class Pool:
             self.suspects.cleared(owner)
             log.info("queue.answers name=%s", owner)
         self._own.pop(owner, None)
+        member.is_over = True
 
     def note_end(self, connection: Connection, error: ConnectionLost) -> None:
         """Mark the queues that may have caused the end of a connection as suspects."""
@@ -247,32 +266,36 @@ class Pool:
 
 
 class _Member:
-    """A place in the pool: a connection, and after its loss the next one."""
+    """A place in the pool: a connection, and after its loss the next one.
 
-    def __init__(self, pool: Pool, name: str, serve: Serve) -> None:
+    Attributes:
+        is_over: a suspect's connection is not used any more.
+    """
+
+    def __init__(self, supervisor: Supervisor, pool: Pool, name: str, serve: Serve) -> None:
         self.connection: Connection | None = None
         self.ready = asyncio.Event()
         self.has_been_up = False
+        self.is_over = False
+        self.name = name
         self._pool = pool
-        self._name = name
         self._serve = serve
-        self.task = asyncio.create_task(self._keep(), name=name)
+        self.task = keep_connected(
+            supervisor,
+            pool.endpoint,
+            self._work,
+            kind="connection",
+            name=name,
+            may_end=lambda: self.is_over,
+        ).task
+        # Leases that wait here look for another member.
+        self.task.add_done_callback(lambda task: self.ready.set())
 
     def open(self, connection: Connection) -> None:
         """Give the connection to the leases that wait."""
         self.has_been_up = True
         self.connection = connection
         self.ready.set()
-
-    async def _keep(self) -> None:
-        try:
-            await keep_connected(
-                self._pool._endpoint, self._work, name=self._name, is_login_final=False
-            )
-        except BrokerError as error:
-            log.error("pool.ended name=%s error=%s", self._name, error)
-        finally:
-            self.ready.set()  # leases that wait here look for another member
 
     async def _work(self, connection: Connection) -> None:
         connection.on_closed = partial(self._on_closed, connection)

@@ -151,8 +151,9 @@ class Reconciler:
             self._changed.clear()
             try:
                 await self.check()
-            except Exception:
-                log.exception("definitions.failed")
+            except BaseException:
+                self._changed.set()  # begun again, it checks at once
+                raise
 
     async def follow_bridges(self) -> None:
         """Read definitions that other bridges have changed; `check` does not delay this."""
@@ -162,18 +163,17 @@ class Reconciler:
             paths, self._changed_paths = self._changed_paths, set()
             try:
                 await self._read(paths)
-            except Exception:
-                log.exception("definitions.failed")
+            except BaseException:
+                self._changed_paths |= paths
+                self._changed_one.set()
+                raise
 
     async def _read(self, paths: Iterable[str]) -> None:
         """Read definitions that another bridge has changed; only policies are put again."""
-        try:
-            for path in paths:
-                self._directory.take(await self._directory.fetch_entity(path))
-                self.note(path)
-            await self._policies.put()
-        except BrokerError as error:
-            self._state.management = str(error)
+        for path in paths:
+            self._directory.take(await self._directory.fetch_entity(path))
+            self.note(path)
+        await self._policies.put()
 
     async def _provide(self, found: model.Namespace) -> None:
         """Make the missing resources of changed entities; a conflict of one stops no other."""

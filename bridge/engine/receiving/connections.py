@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from bridge.background.supervisor import Standing, Supervisor
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.connection.pool import SETTLE_S, Pool, Route
-from bridge.broker.errors import BrokerError, ConnectionLost
-from bridge.broker.reconnect import keep_connected
+from bridge.broker.errors import ConnectionLost
+from bridge.broker.reconnect import is_permanent, keep_connected
 
 
 class ConsumerConnections:
@@ -22,6 +23,7 @@ class ConsumerConnections:
 
     Args:
         on_up: awaited with each new extra connection, before it is used otherwise.
+        supervisor: keeps the connections.
 
     Attributes:
         pool: the connections that queues are received from.
@@ -35,27 +37,43 @@ class ConsumerConnections:
         *,
         name: str,
         on_up: Callable[[Connection], Awaitable[None]],
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._name = name
         self._on_up = on_up
         self._connection: Connection | None = None
         self._has_been_up = False
-        self.pool = Pool(endpoint, name=name)
-        self.lost: BrokerError | None = ConnectionLost(text="not connected yet")
+        self._supervisor = supervisor or Supervisor()
+        self._standing: Standing | None = None
+        self.pool = Pool(endpoint, name=name, supervisor=self._supervisor)
+        self.lost: BaseException | None = ConnectionLost(text="not connected yet")
         self.ready = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"ConsumerConnections(lost={self.lost!r})"
 
-    async def run(self) -> None:
-        """Keep the connections until cancelled."""
-        try:
-            await keep_connected(
-                self._endpoint, self._work, name=self._name, on_state=self._on_state
-            )
-        finally:
-            await self.pool.close()
+    def start(self) -> None:
+        """Open the extra connection, and keep it until `close`.
+
+        The process ends when RabbitMQ refuses the first one for good.
+        """
+        self._standing = keep_connected(
+            self._supervisor,
+            self._endpoint,
+            self._work,
+            kind="consuming",
+            name=self._name,
+            on_lost=self._on_lost,
+            is_final=lambda error: not self._has_been_up and is_permanent(error),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._standing is not None:
+            self._standing.task.cancel()
+            await asyncio.gather(self._standing.task, return_exceptions=True)
+        await self.pool.close()
 
     def route(self, queue: str) -> Route:
         """Return the route that opens channels for receiving from a queue."""
@@ -76,12 +94,10 @@ class ConsumerConnections:
         self.lost = None
         self.ready.set()
         try:
-            # Wait until cancelled: after a return `keep_connected` opens no new connection.
             await asyncio.get_running_loop().create_future()
         finally:
             self._connection = None
             self.ready.clear()
 
-    def _on_state(self, connection: Connection | None, error: BrokerError | None) -> None:
-        if connection is None:
-            self.lost = error
+    def _on_lost(self, error: BaseException) -> None:
+        self.lost = error

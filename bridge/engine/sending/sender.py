@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from bridge.background.supervisor import Standing, Supervisor
 from bridge.broker.connection.address import HasChannels
 from bridge.broker.connection.addresses import Addresses
 from bridge.broker.connection.channel import Channel
@@ -33,7 +34,7 @@ from bridge.broker.failpoint import reach
 from bridge.broker.handover import Acks, Publish
 from bridge.broker.outcome import Done as Outcome
 from bridge.broker.outcome import resolve
-from bridge.broker.reconnect import keep_connected
+from bridge.broker.reconnect import is_permanent, keep_connected
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.sending.publisher import Publisher
@@ -82,12 +83,17 @@ class _Silence:
 class Sender:
     """The publishing connection.
 
+    Args:
+        supervisor: keeps the connection.
+
     Attributes:
         blocked: RabbitMQ's reason while it has an alarm, else `None`.
         lost: the reason why there is no connection, else `None`.
     """
 
-    def __init__(self, endpoint: Endpoint, *, name: str) -> None:
+    def __init__(
+        self, endpoint: Endpoint, *, name: str, supervisor: Supervisor | None = None
+    ) -> None:
         self._endpoint = endpoint
         self._name = name
         self._loop = asyncio.get_running_loop()
@@ -99,15 +105,35 @@ class Sender:
         self._questions: dict[str, tuple[asyncio.Future[Delivery], Channel]] = {}
         self._question_numbers = itertools.count(1)
         self.blocked: str | None = None
-        self.lost: BrokerError | None = ConnectionLost(text="not connected yet")
+        self._supervisor = supervisor or Supervisor()
+        self._standing: Standing | None = None
+        self._has_been_up = False
+        self.lost: BaseException | None = ConnectionLost(text="not connected yet")
         self.ready = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"Sender(blocked={self.blocked!r}, lost={self.lost!r})"
 
-    async def run(self) -> None:
-        """Keep the connection until cancelled."""
-        await keep_connected(self._endpoint, self._work, name=self._name, on_state=self._on_state)
+    def start(self) -> None:
+        """Open the connection, and keep it until `close`.
+
+        The process ends when RabbitMQ refuses the first one for good.
+        """
+        self._standing = keep_connected(
+            self._supervisor,
+            self._endpoint,
+            self._work,
+            kind="publishing",
+            name=self._name,
+            on_lost=self._on_lost,
+            is_final=lambda error: not self._has_been_up and is_permanent(error),
+        )
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._standing is not None:
+            self._standing.task.cancel()
+            await asyncio.gather(self._standing.task, return_exceptions=True)
 
     async def publish(self, exchange: str, key: str, properties: bytes, body: bytes) -> None:
         """Publish and wait for the confirm.
@@ -345,7 +371,8 @@ class Sender:
         connection.on_blocked = self._on_blocked
         self._connection = connection
         self._addresses = Addresses(self._endpoint, connection, self._publish_answer)
-        opening = self._loop.create_task(self._addresses.open_if_needed(), name="addresses")
+        opening = self._supervisor.repeat("addresses", self._addresses.open_if_needed)
+        self._has_been_up = True
         self.lost = None
         self.ready.set()
         try:
@@ -353,15 +380,13 @@ class Sender:
                 await asyncio.sleep(IDLE_S)
                 self._retire()
         finally:
-            opening.cancel()
+            opening.task.cancel()
             self._connection = None
             self.ready.clear()
 
-    def _on_state(self, connection: Connection | None, error: BrokerError | None) -> None:
-        if connection is None:
-            self._connection = None
-            self.lost = error
-            self.blocked = None
+    def _on_lost(self, error: BaseException) -> None:
+        self.lost = error
+        self.blocked = None
 
     def _on_blocked(self, is_blocked: bool, reason: str) -> None:
         self.blocked = (reason or "no reason given") if is_blocked else None
