@@ -22,6 +22,9 @@ from bridge.broker.connection.endpoint import Endpoint
 
 FRAME_MAX = 131_072
 
+CAPABILITIES = "publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked"
+"""What clients ask of a RabbitMQ before they use it."""
+
 
 class Peer:
     """One client, as the script sees it."""
@@ -66,7 +69,8 @@ class Peer:
     async def log_in(self) -> None:
         """Do what RabbitMQ does until a connection is open."""
         await self._reader.readexactly(8)
-        self.send(spec.Connection.Start(0, 9, {"version": "0"}, "PLAIN", "en_US"), 0)
+        properties: Any = {"version": "0", "capabilities": dict.fromkeys(CAPABILITIES, True)}
+        self.send(spec.Connection.Start(0, 9, properties, "PLAIN", "en_US"), 0)
         await self.expect(spec.Connection.StartOk)
         self.send(spec.Connection.Tune(100, FRAME_MAX, 10), 0)
         await self.expect(spec.Connection.Open)

@@ -4,6 +4,9 @@ Acks of one turn of the event loop leave together. Acks below the oldest outstan
 one basic.ack with `multiple`; the rest are single. So the caller of `ack` need not know the other
 outstanding deliveries of the channel.
 
+Settlements leave in the order of the calls, but for acks that follow one another. A delivery is
+outstanding until its reject or nack is written: a `multiple` that waits must not cover it.
+
 RabbitMQ may forget acks (docs/rabbitmq-faults.md: forgotten-acks). A channel process passes at most
 32 unapplied commands on to a quorum queue (`rabbit_fifo_client`, soft limit) and keeps the rest to
 itself. When the channel ends then, the kept acks are dropped and their messages come back (seen on
@@ -173,34 +176,48 @@ class ChannelConsumers:
         return self._calls.ask(wire.BASIC_GET, 0, queue, False, answers=answers)
 
     def ack(self, tag: int, multiple: bool = False) -> None:
-        """Ack a delivery at the end of this turn of the loop; with `multiple`, all up to it."""
+        """Ack a delivery at the end of this turn of the loop.
+
+        Args:
+            multiple: also all outstanding deliveries before it.
+
+        Raises:
+            BrokerError: the channel is closed.
+            ValueError: the delivery is not outstanding.
+        """
         if self._calls.close_reason is not None:
             raise self._calls.close_reason.again()
-        if multiple:
-            self._forget_up_to(tag)
-            self._settle(wire.BASIC_ACK, tag, 1)
-            return
         self._forget(tag)
         if not self._acked:
             self._transport.due.append(self._write_acks)
             self._transport.flush_soon()
         self._acked.append(tag)
+        if multiple:
+            earlier = [each for each in self._outstanding if each < tag]
+            self._acked += earlier
+            for each in earlier:
+                self._forget(each)
+        if not self._outstanding:
+            self._tell_settled()
 
     def reject(self, tag: int, requeue: bool) -> None:
         """Return a delivery to its queue, or dead-letter it (basic.reject).
 
         A return raises the message's delivery count on every version.
+
+        Raises:
+            BrokerError: the channel is closed.
+            ValueError: the delivery is not outstanding.
         """
-        if self._calls.close_reason is not None:
-            raise self._calls.close_reason.again()
-        self._forget(tag)
         self._settle(wire.BASIC_REJECT, tag, requeue)
 
     def nack(self, tag: int) -> None:
-        """Return a delivery to its queue (basic.nack); 4.3 leaves the delivery count as it is."""
-        if self._calls.close_reason is not None:
-            raise self._calls.close_reason.again()
-        self._forget(tag)
+        """Return a delivery to its queue (basic.nack); 4.3 leaves the delivery count as it is.
+
+        Raises:
+            BrokerError: the channel is closed.
+            ValueError: the delivery is not outstanding.
+        """
         self._settle(wire.BASIC_NACK, tag, _REQUEUE)
 
     def linger(self) -> Awaitable[None]:
@@ -218,17 +235,22 @@ class ChannelConsumers:
         except KeyError:
             text = f"delivery {tag} of channel {self._calls.number} is not outstanding"
             raise ValueError(text) from None
-        if self.on_settled is not None and not self._outstanding:
+
+    def _tell_settled(self) -> None:
+        if self.on_settled is not None:
             self.on_settled()
 
-    def _forget_up_to(self, tag: int) -> None:
-        for each in [each for each in self._outstanding if each <= tag]:
-            self._forget(each)
-
     def _settle(self, method: int, tag: int, bits: int) -> None:
-        self._before_write()
+        """Write a reject or a nack, behind the acks of this turn."""
+        if self._calls.close_reason is not None:
+            raise self._calls.close_reason.again()
+        if self._acked:
+            self._write_acks()
+        self._forget(tag)
         self._settled_s = self._transport.loop.time()
         self._transport.write(wire.settle_frame(self._calls.number, method, tag, bits))
+        if not self._outstanding:
+            self._tell_settled()
 
     def _before_write(self) -> None:
         if self._acked:
