@@ -52,7 +52,8 @@ def attach(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
 
 def _attach_cbs(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
     if isinstance(link, IncomingLink):
-        RequestLink(connection, link, cbs.ADDRESS, cbs.on_request)
+        credit = connection.gateway.settings.token_credit
+        RequestLink(connection, link, cbs.ADDRESS, credit, cbs.on_request)
     else:
         ReplyLink(connection, link, cbs.ADDRESS)
 
@@ -65,7 +66,9 @@ def _attach_management(
     connection.gateway.namespace.entity(path)
     node = str(path).lower() + management.SUFFIX
     if isinstance(link, IncomingLink):
-        RequestLink(connection, link, node, management.handler(path))
+        credit = connection.gateway.settings.request_credit
+        describe = partial(management.describe, path)
+        RequestLink(connection, link, node, credit, management.handler(path), describe)
     else:
         ReplyLink(connection, link, node)
 

@@ -23,7 +23,7 @@ class Backlog:
     that do not read: the client that stopped reading first loses its connection.
 
     Attributes:
-        waiting_bytes: bytes of messages that RabbitMQ has not confirmed.
+        waiting_bytes: bytes of messages that RabbitMQ has not confirmed, and of requests under way.
         unfinished_bytes: bytes of incomplete frames and messages.
     """
 

@@ -14,16 +14,15 @@ from bridge.gateway.texts import not_found, tracked
 from bridge.model.access import verify_token
 from bridge.model.errors import ArgumentError, NotImplementedHere, ServiceBusError, Unauthorized
 from bridge.model.name import parse_path, without_host
-from bridge.wire.amqp10.message import Message
 from bridge.wire.amqp10.types import Int, Symbol
 
 if TYPE_CHECKING:
-    from bridge.gateway.nodes import RequestLink
+    from bridge.gateway.nodes import Request, RequestLink
 
 ADDRESS = "$cbs"
 
 
-def on_request(link: RequestLink, request: Message) -> None:
+def on_request(link: RequestLink, request: Request) -> None:
     """Answer a `$cbs` request."""
     status, description, condition = _answer(link, request)
     properties: dict[str, Any] = {"status-code": Int(status), "status-description": description}
@@ -32,20 +31,21 @@ def on_request(link: RequestLink, request: Message) -> None:
     link.reply(request, properties, None)
 
 
-def _answer(link: RequestLink, request: Message) -> tuple[int, str, str]:
+def _answer(link: RequestLink, request: Request) -> tuple[int, str, str]:
     """Return status, description and condition of the reply."""
     connection = link.connection
     name = connection.gateway.settings.namespace_name
-    fields = request.application_properties
+    message = request.message
+    fields = message.application_properties
     operation, audience = fields.get("operation"), fields.get("name")
     if operation != "put-token":
         return 501, f"The operation {operation!r} is not implemented at $cbs.", _NOT_IMPLEMENTED
     try:
         if not isinstance(audience, str):
             raise ArgumentError("put-token needs the application property 'name', a string.")
-        if not isinstance(request.value, str):
+        if not isinstance(message.value, str):
             raise Unauthorized("MalformedToken: The body of put-token is no string.")
-        claims = verify_token(request.value, connection.gateway.rules, connection.gateway.now_s())
+        claims = verify_token(message.value, connection.gateway.rules, connection.gateway.now_s())
         claims.check_audience(audience)
         path = without_host(audience)
         if not connection.product.startswith(_PYTHON) and not _exists(link, path):

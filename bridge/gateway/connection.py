@@ -24,6 +24,7 @@ from bridge.gateway.work import Work
 from bridge.machine.amqp10.endpoint import Endpoint, State
 from bridge.machine.amqp10.events import Closed, Event, Opened, SaslChosen
 from bridge.machine.amqp10.faults import CONNECTION_FORCED, RESOURCE_LIMIT_EXCEEDED
+from bridge.machine.known_requests import KnownRequests
 from bridge.model.errors import ServiceBusError
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ class Connection(Reader):
         work: the client's operations under way.
         links: the client's links.
         reply_links: the links on which the client takes replies of `$cbs` and `$management`.
+        known_requests: the client's requests to `$management` under way, and the last answered.
         sessions: the Service Bus sessions that the client holds, by entity key and session id.
-        unconfirmed: the client's messages that RabbitMQ has not confirmed.
+        unconfirmed: the client's messages that RabbitMQ has not confirmed, and requests under way.
         starved: receiving links that wait for the client to read.
     """
 
@@ -66,6 +68,7 @@ class Connection(Reader):
         super().__init__(gateway, visit)
         self._has_unfinished = False
         self.reply_links = ReplyLinks()
+        self.known_requests = KnownRequests()
         self.sessions: dict[tuple[str, str], SessionLink] = {}
         self.starved: dict[ReceivingLink, None] = {}
         self.log = ClientLog(self._timers)

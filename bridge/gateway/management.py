@@ -34,12 +34,11 @@ from bridge.model.errors import (
     ServiceBusError,
 )
 from bridge.model.name import EntityPath, SubQueue
-from bridge.wire.amqp10.message import Message
 from bridge.wire.amqp10.types import Array, Int, Symbol
 from bridge.wire.mapping.fields import MappingError
 
 if TYPE_CHECKING:
-    from bridge.gateway.nodes import RequestLink
+    from bridge.gateway.nodes import Request, RequestLink
 
 SUFFIX = "/$management"
 _PREFIX = "com.microsoft:"
@@ -277,18 +276,19 @@ OPERATIONS: Final[dict[str, Operation]] = {
 """Operation without its prefix -> right and function. Other operations are refused by name."""
 
 
-def handler(path: EntityPath) -> Callable[[RequestLink, Message], None]:
+def handler(path: EntityPath) -> Callable[[RequestLink, Request], None]:
     """Return the handler for requests to an entity's node."""
 
-    def on_request(link: RequestLink, request: Message) -> None:
+    def on_request(link: RequestLink, request: Request) -> None:
         link.connection.work.spawn(_answer(link, path, request))
 
     return on_request
 
 
-async def _answer(link: RequestLink, path: EntityPath, request: Message) -> None:
+async def _answer(link: RequestLink, path: EntityPath, request: Request) -> None:
     connection = link.connection
-    fields = request.application_properties
+    message = request.message
+    fields = message.application_properties
     properties: dict[str, Any] = {"statusCode": Int(200), "statusDescription": "OK"}
     tracking_id = fields.get("com.microsoft:tracking-id")
     if isinstance(tracking_id, str):
@@ -297,9 +297,9 @@ async def _answer(link: RequestLink, path: EntityPath, request: Message) -> None
     try:
         operation = _operation(fields.get("operation"))
         connection.grants.require(operation.right, path)
-        if not isinstance(request.value, dict):
+        if not isinstance(message.value, dict):
             raise ArgumentError("The body of the request is no map.")
-        body = request.value
+        body = message.value
         if operation.in_session:
             link_name = fields.get("associated-link-name")
             body = session_operations.of_holder(connection, path, body, link_name)
@@ -307,10 +307,11 @@ async def _answer(link: RequestLink, path: EntityPath, request: Message) -> None
         if value is None:
             properties |= {"statusCode": Int(204), "statusDescription": "No content"}
     except ServiceBusError as error:
-        _describe(link, path, properties, error)
+        properties |= describe(path, link, error)
     except Exception:
         connection.log.exception("management.failed", entity=str(path))
-        _describe(link, path, properties, InternalError("The request failed inside the bridge."))
+        fault = InternalError("The request failed inside the bridge.")
+        properties |= describe(path, link, fault)
     link.reply(request, properties, value)
     connection.flush_soon()
 
@@ -323,11 +324,12 @@ def _operation(name: Any) -> Operation:
     return operation
 
 
-def _describe(
-    link: RequestLink, path: EntityPath, properties: dict[str, Any], error: ServiceBusError
-) -> None:
+def describe(path: EntityPath, link: RequestLink, error: ServiceBusError) -> dict[str, Any]:
+    """Return the application properties of a reply that says what was wrong with the request."""
     condition, description = link.connection.describe(error, str(path))
-    properties["statusCode"] = Int(error.status)
-    properties["statusDescription"] = description
-    properties["errorCondition"] = Symbol(condition)
     link.connection.log.info("management.refused", entity=str(path), reason=str(error))
+    return {
+        "statusCode": Int(error.status),
+        "statusDescription": description,
+        "errorCondition": Symbol(condition),
+    }

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from bridge.gateway import texts
 from bridge.machine.amqp10.events import CreditChanged, MessageArrived
 from bridge.machine.amqp10.faults import DECODE_ERROR, make_error
 from bridge.machine.amqp10.link import IncomingLink, OutgoingLink
 from bridge.machine.amqp10.session import Session
+from bridge.machine.known_requests import Arrival, Key
+from bridge.model.errors import NotAllowed, ServiceBusError
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.message import Message, decode_message, encode_message
 from bridge.wire.amqp10.performatives import Accepted, Rejected, Source, Target
@@ -21,8 +27,13 @@ if TYPE_CHECKING:
 REQUEST_BYTES_MAX = 1_048_576
 """Maximum size of a request; a `schedule-message` request holds whole messages."""
 
-REPLIES_WAITING_MAX = 1_000
+REPLIES_WAITING_MAX = 2_000
 """Replies that wait for a client's credit; beyond that the oldest is dropped."""
+
+CARRIED_OUT_MAX = 100
+"""Requests of one link that are carried out at a time: their replies may be large."""
+
+_DIGEST_BYTES = 16
 
 
 def address_of(terminus: Any) -> str:
@@ -105,36 +116,67 @@ class ReplyLinks:
         return None
 
 
-Handler = Callable[["RequestLink", Message], None]
+@dataclass(slots=True)
+class Request:
+    """A request that came.
+
+    Attributes:
+        size_bytes: the size of the encoded message.
+        key: what its copies share with it; `None` if copies cannot be told from other requests.
+    """
+
+    message: Message
+    size_bytes: int
+    key: Key | None
+
+
+Handler = Callable[["RequestLink", Request], None]
+Describe = Callable[["RequestLink", ServiceBusError], dict[str, Any]]
+"""Returns the application properties of the reply to a request that failed."""
 
 
 class RequestLink:
     """A link on which a client sends requests to a node.
 
+    A request that comes again is carried out once (`KnownRequests`), if the node says how a failed
+    one is answered: `$cbs` does not. There clients use one id for all their tokens, and a token
+    that is put twice does no harm.
+
     Args:
         node: the node's path in lower case.
+        credit: requests under way on the link.
         handle: called with each request; ends with a call of `reply`.
+        describe: see `Describe`; `None`: every request is carried out.
     """
 
+    _numbers = count()
+
     def __init__(
-        self, connection: Connection, link: IncomingLink, node: str, handle: Handler
+        self,
+        connection: Connection,
+        link: IncomingLink,
+        node: str,
+        credit: int,
+        handle: Handler,
+        describe: Describe | None = None,
     ) -> None:
         self.link = link
         self.node = node
         self.connection = connection
         self._handle = handle
+        self._describe = describe
+        self._number = next(self._numbers)
         self._under_way = 0
+        self._carried_out = 0
+        self._waiting: deque[Request] = deque()
         link.owner = self
-        credit = connection.gateway.settings.request_credit
         link.accept(credit=credit, message_bytes_max=REQUEST_BYTES_MAX)
 
     def on_message(self, event: MessageArrived) -> None:
         """Accept a request as a message; its answer is another message."""
-        self._under_way += 1
         try:
             message = decode_message(event.payload)
         except DecodeError as error:
-            self._under_way -= 1
             if not event.is_settled:
                 rejected = Rejected(make_error(DECODE_ERROR, str(error)))
                 self.link.settle(event.delivery_id, rejected)
@@ -142,22 +184,64 @@ class RequestLink:
             return
         if not event.is_settled:
             self.link.settle(event.delivery_id, Accepted())
-        self._handle(self, message)
+        self._under_way += 1
+        self.connection.unconfirmed.count(len(event.payload))
+        request = Request(message, len(event.payload), self._key(message, event.payload))
+        known = self.connection.known_requests
+        arrival = Arrival.FIRST if request.key is None else known.arrive(request.key)
+        if arrival is Arrival.FIRST:
+            self._waiting.append(request)
+            self._carry_out()
+        elif arrival is Arrival.COPY_ANSWERED:
+            assert request.key is not None
+            self._send(request, known.reply(request.key) or self._not_kept(request), 1)
 
-    def reply(self, request: Message, application_properties: dict[str, Any], value: Any) -> None:
-        """Send the reply to a request on the reply link of the request's sender."""
-        self._under_way -= 1
+    def _key(self, message: Message, payload: bytes) -> Key | None:
+        if self._describe is None or message.properties.message_id is None:
+            return None
+        return self._number, blake2b(payload, digest_size=_DIGEST_BYTES).digest()
+
+    def _carry_out(self) -> None:
+        while self._waiting and self._carried_out < CARRIED_OUT_MAX:
+            self._carried_out += 1
+            self._handle(self, self._waiting.popleft())
+
+    def reply(self, request: Request, application_properties: dict[str, Any], value: Any) -> None:
+        """Reply to a request that was carried out, and to its copies."""
+        self._carried_out -= 1
+        payload = self._encode(request, application_properties, value)
+        known = self.connection.known_requests
+        times = 1 if request.key is None else known.answer(request.key, payload)
+        self._send(request, payload, times)
+        self._carry_out()
+
+    def _encode(
+        self, request: Request, application_properties: dict[str, Any], value: Any
+    ) -> bytes:
+        reply = Message(application_properties=application_properties, value=value)
+        reply.properties.correlation_id = request.message.properties.message_id
+        reply.properties.to = request.message.properties.reply_to
+        return encode_message(reply)
+
+    def _not_kept(self, request: Request) -> bytes:
+        """Return the reply to a copy of a request whose own reply was too large to be kept."""
+        assert self._describe is not None
+        error = NotAllowed(texts.REPLY_NOT_KEPT.format(id=request.message.properties.message_id))
+        return self._encode(request, self._describe(self, error), None)
+
+    def _send(self, request: Request, payload: bytes, times: int) -> None:
+        """Send a reply, as often as its request came, on the link that the request names."""
+        self._under_way -= times
+        self.connection.unconfirmed.count(-times * request.size_bytes)
         self.top_up()
-        reply_to = request.properties.reply_to
+        reply_to = request.message.properties.reply_to
         name = reply_to if isinstance(reply_to, str) else ""
         target = self.connection.reply_links.find(self.node, name, self.link.session)
         if target is None:
             self.connection.log.info("reply.undeliverable", node=self.node, reply_to=reply_to)
             return
-        reply = Message(application_properties=application_properties, value=value)
-        reply.properties.correlation_id = request.properties.message_id
-        reply.properties.to = reply_to
-        target.send(encode_message(reply))
+        for _ in range(times):
+            target.send(payload)
 
     def top_up(self) -> None:
         """Grant credit again when much of it is used."""

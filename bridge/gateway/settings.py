@@ -23,10 +23,13 @@ class Settings:
         authorization_s: time after which a connection without a valid token is dropped ("within
             about 20 seconds", Service Bus's AMQP guide).
         send_credit: messages in flight from a client on one link.
-        request_credit: requests of a client under way on one `$cbs` or `$management` link.
+        token_credit: requests of a client under way on one `$cbs` link.
+        request_credit: requests of a client under way on one `$management` link. The Python SDK's
+            asyncio half writes more than it has credit for, and loses the link.
         output_bytes_high: unread bytes of a client above which nothing more is received for the
             client.
-        input_bytes_high: unconfirmed bytes of a client above which the client is not read from.
+        input_bytes_high: bytes of a client's unconfirmed messages and requests under way above
+            which the client is not read from.
         waiting_bytes_max: unconfirmed bytes of all clients together.
         unfinished_bytes_max: bytes of incomplete frames and messages, on all connections.
         unfinished_s: time for the rest of an incomplete frame or message.
@@ -48,7 +51,8 @@ class Settings:
     unauthenticated_max: int = 100
     authorization_s: float = 20.0
     send_credit: int = 1_000
-    request_credit: int = 100
+    token_credit: int = 100
+    request_credit: int = 2_000
     output_bytes_high: int = 1_048_576
     input_bytes_high: int = 16_777_216
     waiting_bytes_max: int = 268_435_456

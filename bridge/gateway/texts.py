@@ -26,6 +26,9 @@ TOO_MUCH_UNFINISHED = (
     "Too many messages have not come whole, on all connections together, and those of this one are "
     "the oldest. Connect again."
 )
+REPLY_NOT_KEPT = (
+    "The request '{id}' came again. It was carried out before; its reply is too large to be kept."
+)
 STOPPING = "The service is stopping; connect again."
 
 

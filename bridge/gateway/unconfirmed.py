@@ -1,4 +1,4 @@
-"""Unconfirmed bytes of a client: messages that RabbitMQ has not confirmed."""
+"""Unconfirmed bytes of a client: messages that RabbitMQ has not confirmed, and requests."""
 
 from __future__ import annotations
 
