@@ -29,15 +29,16 @@ _log = logging.getLogger("busbridge.admin")
 
 
 def _is_our_fault(record: logging.LogRecord) -> bool:
-    """Whether a log record is about another error than a client's malformed request."""
+    """Whether a log record is about another error than a client's malformed or broken request."""
     error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError)
 
 
 _log.addFilter(_is_our_fault)
 
 CONNECTIONS_MAX = 100
-"""A probe and a scraper need one each."""
+"""A probe and a scraper need one each. When there are more, the one that has been open for longest
+without a whole request is ended: a probe is answered while others hang."""
 
 REQUEST_S = 15.0
 """A connection has one request. What has not been asked, answered and read in so much time is
@@ -45,7 +46,10 @@ ended, after twice as much at the latest."""
 
 
 class _Refused(asyncio.Protocol):
-    """The protocol of a connection above the limit, which is closed at once."""
+    """The protocol of a connection above the limit, which is closed at once.
+
+    Then every connection has a whole request, which is being answered.
+    """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, asyncio.Transport):
@@ -61,7 +65,7 @@ class AdminServer:
         families: returns the current metrics.
         service: the administration API; `None` for a server without it.
         request_s: the time after which a connection is aborted, at the latest after twice as long.
-        connections_max: the maximum of connections at a time; further ones are closed at once.
+        connections_max: the maximum of connections at a time.
     """
 
     def __init__(
@@ -78,7 +82,8 @@ class AdminServer:
         self._warnings = warnings
         self._families = families
         self._service = service
-        app = web.Application(middlewares=[self._administer], client_max_size=BODY_BYTES_MAX)
+        middlewares = [self._note, self._administer]
+        app = web.Application(middlewares=middlewares, client_max_size=BODY_BYTES_MAX)
         app.router.add_get("/health", self._health)
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
@@ -91,6 +96,20 @@ class AdminServer:
         self._connections_max = connections_max
         self._listening: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
+        self._requests: dict[asyncio.BaseProtocol, web.Request] = {}
+
+    @web.middleware
+    async def _note(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Note which connection has a request under way."""
+        self._requests[request.protocol] = request
+        try:
+            return await handler(request)
+        finally:
+            del self._requests[request.protocol]
 
     @web.middleware
     async def _administer(
@@ -111,9 +130,23 @@ class AdminServer:
 
     def _accept(self) -> asyncio.BaseProtocol:
         server = self._runner.server
-        if server is None or len(server.connections) >= self._connections_max:
+        if server is None:
+            return _Refused()
+        connections = server.connections
+        if len(connections) >= self._connections_max and not self._end_oldest(connections):
             return _Refused()
         return server()
+
+    def _end_oldest(self, connections: Iterable[web.RequestHandler]) -> bool:
+        """Abort the oldest connection without a whole request; return whether there was one."""
+        for connection in connections:
+            request = self._requests.get(connection)
+            is_whole = request is not None and request.content.is_eof()
+            transport = connection.transport
+            if not is_whole and transport is not None and not transport.is_closing():
+                transport.abort()
+                return True
+        return False
 
     async def _sweep(self) -> None:
         """Abort, every `request_s`, the connections that were open at the last round already."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from bridge.admin.access import Access
 from bridge.admin.answers import Answer, Asked, answered
@@ -14,6 +15,8 @@ from bridge.admin.target import parse_target
 from bridge.model.access_rules import RuleSet
 from bridge.model.errors import ArgumentError
 from bridge.wire.atom.documents import BODY_BYTES_MAX
+
+_BROKEN = "The rest of the request did not come, or is malformed."
 
 
 class Service:
@@ -69,7 +72,11 @@ class Service:
 async def _body(request: web.Request) -> bytes:
     if request.method != "PUT":
         return b""
+    if request.transport is None:  # then aiohttp's `read` fails with an error of its own
+        raise ArgumentError(_BROKEN)
     try:
         return await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise ArgumentError(f"A description has {BODY_BYTES_MAX} bytes at most.") from None
+    except (ConnectionError, web.RequestPayloadError, HttpProcessingError):
+        raise ArgumentError(_BROKEN) from None

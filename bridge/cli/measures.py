@@ -97,7 +97,7 @@ def _of_gateway(gateway: Gateway) -> Iterator[Metric]:
     yield _by_reason("connections_ended", "Connections that were ended.", "reason", admission.ended)
     yield _gauge(
         "unconfirmed_bytes",
-        "Messages that were taken and RabbitMQ has not confirmed.",
+        "Messages that RabbitMQ has not confirmed, and requests under way.",
         backlog.waiting_bytes,
     )
     yield _gauge(

@@ -21,9 +21,9 @@ _log = logging.getLogger("busbridge.http")
 
 
 def _is_our_fault(record: logging.LogRecord) -> bool:
-    """Whether an error is more than a malformed request, which is answered and not logged."""
+    """Whether an error is more than a malformed or broken request, which is not logged."""
     error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError)
 
 
 _log.addFilter(_is_our_fault)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from prometheus_client import Metric
 
 from bridge.admin.server import AdminServer
+from tests.fixtures.waiting import until
 
 MALFORMED = {
     "no version": b"GET /health\r\n\r\n",
@@ -34,17 +36,19 @@ MALFORMED = {
 }
 
 
-async def _none() -> Sequence[object]:
+async def _none() -> Sequence[Metric]:
     return ()
 
 
 @asynccontextmanager
-async def admin(**bounds: float) -> AsyncIterator[int]:
+async def admin(
+    families: Callable[[], Awaitable[Sequence[Metric]]] = _none, **bounds: float
+) -> AsyncIterator[int]:
     """Run an admin server; yields its port."""
     server = AdminServer(
         reasons=tuple,
         warnings=tuple,
-        families=_none,  # type: ignore[arg-type]
+        families=families,
         **bounds,  # type: ignore[arg-type]
     )
     listener = socket.create_server(("127.0.0.1", 0))
@@ -125,14 +129,38 @@ async def test_a_request_that_trickles() -> None:
         writer.close()
 
 
-async def test_many_connections() -> None:
-    """There are so many at a time; others are hung up on, and find room when some have ended."""
-    async with admin(connections_max=5, request_s=1.0) as port:
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
-        assert await ask(port, b"GET /health HTTP/1.0\r\n\r\n") == b""
-        held[0][1].close()
-        async with asyncio.timeout(5):
-            while not await ask(port, b"GET /health HTTP/1.0\r\n\r\n"):
-                pass
+HEALTH = b"GET /health HTTP/1.0\r\n\r\n"
+
+
+@pytest.mark.parametrize("half", list(HALVES.values())[:4], ids=list(HALVES)[:4])
+async def test_health_while_many_requests_hang(half: bytes) -> None:
+    """Of 500 half-open requests the oldest give way, each time somebody asks."""
+    async with admin() as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(500)]
+        for _, writer in held:
+            writer.write(half)
+        for _ in range(10):
+            assert (await ask(port, HEALTH)).startswith(b"HTTP/1.0 200")
         for _, writer in held:
             writer.close()
+
+
+async def test_requests_that_are_being_answered_do_not_give_way() -> None:
+    """With as many as there may be, others are hung up on; and find room when one is answered."""
+    gate, begun = asyncio.Event(), 0
+
+    async def families() -> Sequence[Metric]:
+        nonlocal begun
+        begun += 1
+        await gate.wait()
+        return ()
+
+    async with admin(families, connections_max=5) as port:
+        metrics = b"GET /metrics HTTP/1.0\r\n\r\n"
+        asked = [asyncio.create_task(ask(port, metrics)) for _ in range(5)]
+        await until(lambda: begun == 5)
+        assert await ask(port, HEALTH) == b""
+        gate.set()
+        for each in asked:
+            assert (await each).startswith(b"HTTP/1.0 200")
+        await until(lambda: ask(port, HEALTH))
