@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Container, Sequence
 
 from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.endpoint import Endpoint
@@ -24,6 +23,7 @@ from bridge.model.entity import Namespace, SendEntity, Tier, Topic, send_entitie
 from bridge.sidecar.expired_unnumbered import return_expired
 from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import Companion, LeaderState, TermOver
+from bridge.sidecar.leaderless import leaderless_reason
 from bridge.sidecar.left_out import LOOK_S as LOOK_AT_TOPICS_S
 from bridge.sidecar.left_out import LeftOutWatch, silent_subscriptions
 from bridge.sidecar.meters import Meters
@@ -43,12 +43,6 @@ RESTART_MAX_S = 5.0
 
 FAILURES_MAX = 3
 """Number of failed terms of a sequencer in a row from which on the failure is reported."""
-
-LEADERLESS_MS = 2_000
-"""How long an entity may have no leader before the bridge reports that it is not ready."""
-
-LEADERLESS_NAMED = 5
-"""Maximum number of entities that the report names; there may be thousands."""
 
 TOLD_S = 30.0
 """How long a failure is reported after the last failed term."""
@@ -118,8 +112,9 @@ class Sidecar:
         if not self.is_connected:
             return ["The sidecar has no connection to RabbitMQ; what is sent waits for its number."]
         now_s = asyncio.get_running_loop().time()
-        waiting = self._leaderless_reason()
-        return [*([waiting] if waiting else []), *self._failure_reasons(now_s)]
+        silent = {suspect.name for suspect in self.silent}
+        waiting = leaderless_reason(self.leaderless, silent, self._clock())
+        return [*([waiting] if waiting else []), *self._failure_reasons(now_s, silent)]
 
     @property
     def silent(self) -> list[Suspect]:
@@ -143,26 +138,7 @@ class Sidecar:
         ]
         return {name: at_ms for at_ms, name in sorted(since)}
 
-    def _leaderless_reason(self) -> str | None:
-        # A silent queue is reported as a warning elsewhere: another bridge could do no better.
-        silent = {suspect.name for suspect in self.silent}
-        now_ms = self._clock()
-        late = {
-            name: since_ms
-            for name, since_ms in self.leaderless.items()
-            if now_ms - since_ms > LEADERLESS_MS and name not in silent
-        }
-        if not late:
-            return None
-        named = ", ".join(
-            f"{name!r} (since {datetime.fromtimestamp(since_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ})"
-            for name, since_ms in list(late.items())[:LEADERLESS_NAMED]
-        )
-        rest = f" and {len(late) - LEADERLESS_NAMED} more" if len(late) > LEADERLESS_NAMED else ""
-        return f"Nobody numbers what is sent to {named}{rest}; it waits."
-
-    def _failure_reasons(self, now_s: float) -> list[str]:
-        silent = {suspect.name for suspect in self.silent}
+    def _failure_reasons(self, now_s: float, silent: Container[str]) -> list[str]:
         return [
             f"The sequencer of {name!r} fails again and again; what is sent waits for its number: "
             f"{error}."

@@ -12,7 +12,6 @@ import itertools
 import logging
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from bridge.background.supervisor import Standing, Supervisor
@@ -36,8 +35,8 @@ from bridge.broker.outcome import Done as Outcome
 from bridge.broker.outcome import resolve
 from bridge.broker.reconnect import is_permanent, keep_connected
 from bridge.engine import texts
-from bridge.engine.clock import now_ms
 from bridge.engine.sending.publisher import Publisher
+from bridge.engine.sending.silences import Silences
 from bridge.model.errors import (
     InternalError,
     MessageSizeExceeded,
@@ -72,14 +71,6 @@ _TRANSIENT = Properties(delivery_mode=1).encode()
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Silence:
-    """The silence of a target: its begin, and the last time it was seen (the loop's clock)."""
-
-    since_ms: int
-    seen_s: float = 0.0
-
-
 class Sender:
     """The publishing connection.
 
@@ -100,7 +91,7 @@ class Sender:
         self._connection: Connection | None = None
         self._addresses: Addresses | None = None
         self._publishers: dict[str, Publisher] = {}
-        self._silent: dict[str, _Silence] = {}
+        self._silent = Silences(IDLE_S)
         self._unconfirmed: set[asyncio.Future[None]] = set()
         self._questions: dict[str, tuple[asyncio.Future[Delivery], Channel]] = {}
         self._question_numbers = itertools.count(1)
@@ -150,7 +141,7 @@ class Sender:
         def settled(error: BrokerError | None) -> None:
             # Queues behind an exchange have no limit: one that refuses is dead.
             if target in self._silent or (exchange and isinstance(error, PublishRefused)):
-                self._note_outcome(target, error)
+                self._silent.note_outcome(target, error)
             resolve(confirmed, error)
 
         target = exchange or key
@@ -189,7 +180,7 @@ class Sender:
 
         def settled(error: BrokerError | None) -> None:
             if target in self._silent:
-                self._note_outcome(target, error)
+                self._silent.note_outcome(target, error)
             done(error)
 
         self._publisher(target).hand_over(publishes, acks, settled, failpoint)
@@ -302,24 +293,8 @@ class Sender:
         """By exchange or queue without confirms: the time since when (UTC ms)."""
         for target, publisher in self._publishers.items():
             if publisher.silent_s:
-                self._note_silent(target, publisher)
-        now_s = self._loop.time()
-        for target, silence in list(self._silent.items()):
-            if now_s - silence.seen_s > IDLE_S:
-                del self._silent[target]
-        return {target: silence.since_ms for target, silence in self._silent.items()}
-
-    def _note_silent(self, target: str, publisher: Publisher) -> None:
-        since_ms = now_ms() - int(publisher.silent_s * 1000)
-        silence = self._silent.setdefault(target, _Silence(since_ms))
-        silence.seen_s = self._loop.time()
-
-    def _note_outcome(self, target: str, error: BrokerError | None) -> None:
-        if error is None:
-            del self._silent[target]
-        else:
-            silence = self._silent.setdefault(target, _Silence(now_ms()))
-            silence.seen_s = self._loop.time()
+                self._silent.note(target, publisher.silent_s)
+        return self._silent.since_ms
 
     def _publisher(self, target: str) -> Publisher:
         """Return a target's publisher; above `TARGETS_MAX` targets, some share one."""
@@ -359,7 +334,7 @@ class Sender:
         if self._publishers.get(target) is publisher:
             del self._publishers[target]
         if isinstance(error, BrokerSilent):
-            self._note_silent(target, publisher)
+            self._silent.note(target, publisher.silent_s)
             log.warning("queue.silent name=%s error=%s", target, error)
         publisher.lose(error)
         for question, channel in self._questions.values():
