@@ -1,6 +1,6 @@
 """Durations as Service Bus writes them: ISO 8601 text on the outside, whole milliseconds inside.
 
-Also the longest duration and the latest time.
+Also the longest duration, and the times that clients can read.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ MAX_TEXT = "P10675199DT2H48M5.4775807S"
 TIME_MAX_MS = 253_402_300_799_999
 """.NET's DateTime.MaxValue, 9999-12-31T23:59:59.999Z: no SDK reads a later time."""
 
+TIME_MIN_MS = -62_135_596_800_000
+"""0001-01-01T00:00:00Z, the first time of .NET's DateTime and of Python's datetime (`MINYEAR`): no
+SDK reads an earlier time."""
+
 _FOREVER_FROM_MS = MAX_MS - 1_000
 """SDKs write the longest duration with different roundings (`...5.477581S`, `...5.477S`)."""
 
@@ -23,6 +27,11 @@ _ISO = re.compile(
     r"P(?:(?P<days>\d+)D)?"
     r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)(?:\.(?P<fraction>\d+))?S)?)?"
 )
+
+
+def readable_time_ms(utc_ms: int) -> int:
+    """Return the nearest time that clients can read."""
+    return max(TIME_MIN_MS, min(utc_ms, TIME_MAX_MS))
 
 
 def parse_duration_ms(text: str) -> int:

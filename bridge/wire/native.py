@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import cast
 
-from bridge.model.duration import TIME_MAX_MS
+from bridge.model.duration import readable_time_ms
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table, bytes_in, long, shown_string, text
 
@@ -96,6 +96,6 @@ def integer(field: FieldValue | None) -> int | None:
 def _scheduled_ms(field: FieldValue | None) -> int | None:
     if field is not None and field[0] == "T":
         assert isinstance(field[1], int)
-        return min(field[1] * 1000, TIME_MAX_MS)
+        return readable_time_ms(field[1] * 1000)
     number = integer(field)
-    return None if number is None else min(number, TIME_MAX_MS)
+    return None if number is None else readable_time_ms(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pika
@@ -258,6 +259,18 @@ def test_native_scheduling(bridge: Any) -> None:
             (message,) = take(receiver)
         assert message.enqueued_time_utc >= due
         sleep_until(due)
+
+
+def test_native_scheduling_before_the_year_1(bridge: Any) -> None:
+    """The message is there at once, with a time that an SDK can read."""
+    properties = pika.BasicProperties(
+        delivery_mode=2, headers={"x-opt-scheduled-enqueue-time": -(2**63)}
+    )
+    with client_of(bridge) as client, native_channel(bridge) as channel:
+        channel.basic_publish("many", "", b"early", properties)
+        with client.get_queue_receiver("many") as receiver:
+            (message,) = take(receiver)
+        assert message.scheduled_enqueue_time_utc == datetime(1, 1, 1, tzinfo=UTC)
 
 
 def _is_exchange(bridge: Any, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,13 +13,14 @@ from azure.servicebus._pyamqp._decode import decode_payload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.model.duration import MAX_MS, TIME_MAX_MS
+from bridge.model.duration import MAX_MS, TIME_MAX_MS, TIME_MIN_MS
 from bridge.model.errors import ArgumentOutOfRange, NotAllowed
 from bridge.wire import headers
 from bridge.wire.amqp10.message import decode_message
 from bridge.wire.amqp10.primitives import (
     encode_binary,
     encode_list,
+    encode_long,
     encode_map,
     encode_string,
     encode_symbol,
@@ -520,6 +522,37 @@ def test_nothing_is_scheduled_beyond_the_year_9999(late: bytes) -> None:
 
     for found in (record_from_message(raw, new_message_id="m"), clean(native)):
         assert found.scheduled_ms == TIME_MAX_MS
+
+
+@pytest.mark.parametrize("early_ms", [-(2**63), TIME_MIN_MS - 1])
+def test_nothing_is_scheduled_before_the_year_1(early_ms: int) -> None:
+    """No SDK can read such a time: a client is refused, a native publisher's becomes the first."""
+    key = encode_symbol(b"x-opt-scheduled-enqueue-time")
+    for encoded in (encode_timestamp(early_ms), encode_long(early_ms)):
+        raw = section(part.MESSAGE_ANNOTATIONS, encode_map([(key, encoded)])) + data(b"x")
+        with pytest.raises(ArgumentOutOfRange, match="before the year 1"):
+            record_from_message(raw, new_message_id="m")
+
+    native = clean(Properties(headers={headers.SCHEDULED_ENQUEUE_TIME: ("l", early_ms)}))
+    assert native.scheduled_ms == TIME_MIN_MS
+
+
+@pytest.mark.parametrize("first_ms", [TIME_MIN_MS, TIME_MAX_MS])
+def test_the_first_and_the_last_time_that_clients_can_read(first_ms: int) -> None:
+    """They are taken as they are; the first one is in the past, and means now."""
+    key = encode_symbol(b"x-opt-scheduled-enqueue-time")
+    raw = section(part.MESSAGE_ANNOTATIONS, encode_map([(key, encode_timestamp(first_ms))]))
+    assert record_from_message(raw + data(b"x"), new_message_id="m").scheduled_ms == first_ms
+    assert datetime.fromtimestamp(first_ms / 1000, UTC).year in (1, 9999)
+
+
+@pytest.mark.parametrize("stored_ms", [-(2**63), 2**63 - 1])
+def test_a_stored_time_is_shown_as_one_that_clients_can_read(stored_ms: int) -> None:
+    """Whatever stored it, a receiver does not fail over it."""
+    field = ("l", stored_ms)
+    record = Record(Properties(headers={headers.SCHEDULED_ENQUEUE_TIME: field}), b"x")
+    first_or_last = {encode_timestamp(TIME_MIN_MS), encode_timestamp(TIME_MAX_MS)}
+    assert any(each in out(record).raw for each in first_or_last)
 
 
 @pytest.mark.parametrize("group_id", [b"\x54\x05", encode_binary(b"\xff"), b"\xa3\x01\xff"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from bridge.model.duration import MAX_MS, TIME_MAX_MS
+from bridge.model.duration import MAX_MS, TIME_MAX_MS, TIME_MIN_MS
 from bridge.model.errors import ArgumentOutOfRange, NotAllowed
 from bridge.wire import headers
 from bridge.wire.amqp10.primitives import encode_list, encode_string
@@ -82,7 +82,7 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
 
     Raises:
         MappingError: the bytes are no AMQP 1.0 message.
-        ArgumentOutOfRange: an id or a key is too long.
+        ArgumentOutOfRange: an id or a key is too long, or the scheduled time before the year 1.
         NotAllowed: the message has a session id and a different partition key.
     """
     found = part.split_sections(raw)
@@ -239,6 +239,10 @@ def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes
         if name == headers.SCHEDULED_ENQUEUE_TIME:
             scheduled_ms = _time_ms(raw, start, end)
             if scheduled_ms is not None:
+                if scheduled_ms < TIME_MIN_MS:
+                    raise ArgumentOutOfRange(
+                        f"'{name}' is {scheduled_ms} ms, before the year 1: no client can read it."
+                    )
                 scheduled_ms = min(scheduled_ms, TIME_MAX_MS)
                 table[name] = ("l", scheduled_ms)
         elif name is not None:

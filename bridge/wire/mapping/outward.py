@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
+from bridge.model.duration import readable_time_ms
 from bridge.wire import headers
 from bridge.wire.amqp10.primitives import (
     NULL,
@@ -176,7 +177,7 @@ def _annotations(
     scheduled = table.get(headers.SCHEDULED_ENQUEUE_TIME)
     if scheduled is not None and isinstance(scheduled[1], int):
         scheduled_ms = scheduled[1] * 1000 if scheduled[0] == "T" else scheduled[1]
-        pairs.append((_SCHEDULED, timestamp_of(scheduled_ms)))
+        pairs.append((_SCHEDULED, timestamp_of(readable_time_ms(scheduled_ms))))
     for name, key in _STRING_ANNOTATIONS:
         if name in table and (value := _text(table, name)) is not NULL:
             pairs.append((key, value))
