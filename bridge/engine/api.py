@@ -27,6 +27,18 @@ class Undeliverable(Exception):
     """A gateway cannot encode a message for any client."""
 
 
+class NotTaken(Exception):
+    """A receiver takes no messages any more: this one is available again, uncounted."""
+
+
+Deliver = Callable[[Received], None]
+"""Callback that sends a message to a client.
+
+Raises `Undeliverable`, or another error: then the receiver ends, and the message is available
+again, uncounted.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Complete:
     """Remove the message."""
@@ -80,8 +92,18 @@ class Receiver(Protocol):
     def add_credit(self, count: int) -> None:
         """Ask for `count` more messages."""
 
-    async def drain(self) -> None:
+    async def withdraw(self) -> None:
         """Take back all credit; after that no message is delivered until new credit is given."""
+
+    async def drain(self) -> None:
+        """Deliver what is available within the credit, then take back the rest of the credit."""
+
+    def taken(self) -> None:
+        """Settle the oldest received-and-deleted message: it is in the client's output now.
+
+        Called once for each message without a lock, in the order of their deliveries. What is not
+        taken at the end of the receiver is available again, uncounted.
+        """
 
     def close(self) -> Awaitable[None]:
         """Take back all credit for good; locks stay until they are settled or expire.
@@ -172,9 +194,7 @@ class Namespace(Protocol):
             MessageNotFound: one of the numbers is not that of a scheduled message.
         """
 
-    def open_receiver(
-        self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]
-    ) -> Receiver:
+    def open_receiver(self, path: EntityPath, *, mode: ReceiveMode, deliver: Deliver) -> Receiver:
         """Return a receiver without credit; `deliver` is called in the loop with each message.
 
         Raises:
@@ -206,7 +226,7 @@ class Namespace(Protocol):
         session_id: str | None,
         *,
         mode: ReceiveMode,
-        deliver: Callable[[Received], None],
+        deliver: Deliver,
         on_lost: Callable[[ServiceBusError], None],
         timeout_s: float,
     ) -> SessionReceiver:

@@ -165,6 +165,8 @@ class ClientSessions:
         held.told += 1
         if not self._say(key, whole([received])):
             self._give_up(key)
+        elif held.mode is ReceiveMode.RECEIVE_AND_DELETE:
+            held.receiver.taken()
 
     def _on_lost(self, key: Key, error: ServiceBusError) -> None:
         self._held.pop(key, None)

@@ -517,12 +517,8 @@ class RabbitNamespace:
         self._usage.note(path)
         return entity
 
-    def _on_undeliverable(self, path: EntityPath, received: Received, error: Undeliverable) -> None:
+    def _on_undeliverable(self, path: EntityPath, token: UUID, error: Undeliverable) -> None:
         """Dead-letter a session's message that no client can have: else it would come again."""
-        token = received.lock_token
-        if token is None:
-            self.poison.note("session", str(path), error)
-            return
 
         async def refuse() -> None:
             with suppress(ServiceBusError):  # it comes again, to its session's next receiver

@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.engine import texts as engine_texts
-from bridge.engine.api import ReceiveMode, Receiver
+from bridge.engine.api import ReceiveMode
 from bridge.gateway import cbs, management, texts
 from bridge.gateway.nodes import ReplyLink, RequestLink, address_of
-from bridge.gateway.receiving import Deliver, ReceivingLink
+from bridge.gateway.receiving import ReceivingLink
 from bridge.gateway.refusal import refuse
 from bridge.gateway.sending import SendingLink
 from bridge.gateway.sessions import SessionLink, wants_session, wants_shared_session
@@ -100,10 +100,9 @@ def _attach_receiver(connection: Connection, link: OutgoingLink, path: EntityPat
     if is_of_session:
         SessionLink(connection, link, path, mode)
     else:
-        ReceivingLink(connection, link, path, partial(_open, connection, path, mode))
-
-
-def _open(
-    connection: Connection, path: EntityPath, mode: ReceiveMode, deliver: Deliver
-) -> Receiver:
-    return connection.gateway.namespace.open_receiver(path, mode=mode, deliver=deliver)
+        receiving = ReceivingLink(connection, link, path)
+        receiver = connection.gateway.namespace.open_receiver(
+            path, mode=mode, deliver=receiving.deliver
+        )
+        link.owner = receiving
+        receiving.begin(receiver)

@@ -23,7 +23,11 @@ from bridge.gateway.unconfirmed import Unconfirmed
 from bridge.gateway.work import Work
 from bridge.machine.amqp10.endpoint import Endpoint, State
 from bridge.machine.amqp10.events import Closed, Event, Opened, SaslChosen
-from bridge.machine.amqp10.faults import CONNECTION_FORCED, RESOURCE_LIMIT_EXCEEDED
+from bridge.machine.amqp10.faults import (
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    RESOURCE_LIMIT_EXCEEDED,
+)
 from bridge.machine.known_requests import KnownRequests
 from bridge.model.errors import ServiceBusError
 
@@ -198,7 +202,7 @@ class Connection(Reader):
             self.log.exception("connection.failed")
             self.links.forget_all()  # or the links would go on taking messages for nobody
             self._is_over = True
-            endpoint.close("amqp:internal-error", "The bridge failed; connect again.")
+            endpoint.close(INTERNAL_ERROR, texts.FAILED_CONNECTION)
             self._timers.set("linger", LINGER_S, self.abort)
         if endpoint.state is State.FINISHED:
             self._forget_input()
@@ -302,9 +306,9 @@ class Connection(Reader):
         else:
             transport.close()
 
-    def _on_failed(self, error: BaseException) -> None:
+    def _on_failed(self, error: Exception) -> None:
         self.log.failed(error)
-        self.close("amqp:internal-error", "The bridge failed; connect again.")
+        self.close(INTERNAL_ERROR, texts.FAILED_CONNECTION)
 
     def close(self, condition: str | None = None, description: str = "") -> None:
         """Close the connection, with an error or without."""

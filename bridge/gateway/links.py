@@ -1,8 +1,14 @@
-"""The links of one connection: dispatch of their events, and their end."""
+"""The links of one connection: dispatch of their events, and their end.
+
+A fault of the bridge in the handling of one link ends this link, and no other.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, assert_never
 
 from bridge.gateway import attaching, texts
 from bridge.gateway.nodes import ReplyLink, RequestLink
@@ -10,14 +16,20 @@ from bridge.gateway.receiving import ReceivingLink
 from bridge.gateway.sending import SendingLink
 from bridge.gateway.sessions import SessionLink
 from bridge.machine.amqp10.events import (
+    Closed,
     CreditChanged,
     Event,
     LinkAttached,
     LinkDetached,
     MessageArrived,
     MessageRefused,
+    MessageWritten,
+    Opened,
     OutcomeArrived,
+    SaslChosen,
 )
+from bridge.machine.amqp10.faults import INTERNAL_ERROR
+from bridge.machine.amqp10.link import Link
 from bridge.model.errors import ServiceBusError, Unauthorized
 
 if TYPE_CHECKING:
@@ -25,6 +37,16 @@ if TYPE_CHECKING:
 
 EntityLink = SendingLink | ReceivingLink | SessionLink
 """A link to or from an entity; other links are those of `$cbs` and `$management`."""
+
+LinkEvent = (
+    MessageArrived
+    | MessageRefused
+    | MessageWritten
+    | OutcomeArrived
+    | CreditChanged
+    | LinkAttached
+    | LinkDetached
+)
 
 
 class Links:
@@ -40,28 +62,55 @@ class Links:
     def on_event(self, event: Event) -> None:
         """Pass an event to its link, or to the connection."""
         match event:
+            case SaslChosen() | Opened() | Closed():
+                self._connection.on_event(event)
+            case _:
+                try:
+                    self._on_event(event)
+                except Exception as error:
+                    self.fail(event.link, error)
+
+    def _on_event(self, event: LinkEvent) -> None:
+        owner = event.link.owner
+        match event:
             case MessageArrived():
-                owner = event.link.owner
                 if isinstance(owner, SendingLink | RequestLink):
                     owner.on_message(event)
             case MessageRefused():
-                if isinstance(event.link.owner, SendingLink | RequestLink):
-                    event.link.owner.top_up()
+                if isinstance(owner, SendingLink | RequestLink):
+                    owner.top_up()
+            case MessageWritten():
+                if isinstance(owner, ReceivingLink | SessionLink):
+                    owner.on_written()
             case OutcomeArrived():
-                if isinstance(event.link.owner, ReceivingLink | SessionLink):
-                    event.link.owner.on_outcome(event)
+                if isinstance(owner, ReceivingLink | SessionLink):
+                    owner.on_outcome(event)
             case CreditChanged():
-                if isinstance(event.link.owner, ReceivingLink | SessionLink | ReplyLink):
-                    event.link.owner.on_credit(event)
+                if isinstance(owner, ReceivingLink | SessionLink | ReplyLink):
+                    owner.on_credit(event)
             case LinkAttached():
-                attaching.attach(self._connection, event.link)
-                if isinstance(event.link.owner, EntityLink):
-                    self._alive[event.link.owner] = None
+                try:
+                    attaching.attach(self._connection, event.link)
+                finally:
+                    if isinstance(event.link.owner, EntityLink):
+                        self._alive[event.link.owner] = None
             case LinkDetached():
-                if event.link.owner is not None:
-                    self.forget(event.link.owner)
+                if owner is not None:
+                    self.forget(owner)
             case _:
-                self._connection.on_event(event)
+                assert_never(event)
+
+    def spawn(self, link: Link, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task of a link: its failure ends the link."""
+        return self._connection.work.spawn(work, partial(self.fail, link))
+
+    def fail(self, link: Link, error: Exception) -> None:
+        """End a link alone whose handling has failed."""
+        self._connection.log.failed(error)
+        link.detach(INTERNAL_ERROR, texts.FAILED_LINK)
+        if link.owner is not None:
+            self.forget(link.owner)
+        self._connection.flush_soon()
 
     def forget(self, owner: EntityLink | ReplyLink | RequestLink) -> None:
         """Forget an ended link, and release its resources once."""

@@ -280,7 +280,7 @@ def handler(path: EntityPath) -> Callable[[RequestLink, Request], None]:
     """Return the handler for requests to an entity's node."""
 
     def on_request(link: RequestLink, request: Request) -> None:
-        link.connection.work.spawn(_answer(link, path, request))
+        link.connection.links.spawn(link.link, _answer(link, path, request))
 
     return on_request
 

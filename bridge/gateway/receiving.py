@@ -7,11 +7,11 @@ for nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from bridge.engine.api import Complete, Received, Receiver, Release, Undeliverable
+from bridge.engine.api import Complete, NotTaken, Received, Receiver, Undeliverable
 from bridge.engine.texts import RECEIVER_OF_FORWARDED, disabled
 from bridge.gateway.outcomes import disposition_of
 from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
@@ -48,10 +48,6 @@ def message_of(received: Received) -> bytes:
     )
 
 
-Deliver = Callable[[Received], None]
-"""Callback that takes the messages of a receiver."""
-
-
 def refusal_of(connection: Connection, path: EntityPath) -> ServiceBusError | None:
     """Return the error for receiving from an entity; `None` when receiving is allowed."""
     try:
@@ -68,12 +64,7 @@ async def _done(closing: Awaitable[None]) -> None:
 
 
 class ReceivingLink:
-    """A client's receiver.
-
-    Args:
-        receiver: makes the engine's receiver, given the callback that takes its messages.
-        answer: the fields in which the gateway's attach differs from the client's; see
-            `OutgoingLink.accept`.
+    """A client's receiver; `begin` answers the client's attach.
 
     Attributes:
         path: the entity or sub-queue to receive from.
@@ -82,55 +73,82 @@ class ReceivingLink:
 
     right = Right.LISTEN
 
-    def __init__(
-        self,
-        connection: Connection,
-        link: OutgoingLink,
-        path: EntityPath,
-        receiver: Callable[[Deliver], Receiver],
-        **answer: Any,
-    ) -> None:
+    def __init__(self, connection: Connection, link: OutgoingLink, path: EntityPath) -> None:
         self.link = link
         self.path = path
         self.connection = connection
         self._asked = 0
         self._message_bytes = _MESSAGE_BYTES_GUESS
         self._is_withdrawing = False
-        self._receiver = receiver(self.deliver)
-        link.owner = self
-        link.accept(**answer)
-        # A client may have granted credit with its attach, and begun a drain already.
-        if link.is_draining:
-            self._begin_withdrawal()
-        self.pull()
+        self._receiver: Receiver | None = None
+
+    def begin(self, receiver: Receiver, **answer: Any) -> None:
+        """Answer the attach, and ask for messages within the credit that the client has granted.
+
+        Args:
+            receiver: the engine's receiver, made with `deliver`; it is closed with the link.
+            answer: the fields in which the gateway's attach differs from the client's; see
+                `OutgoingLink.accept`.
+        """
+        self._receiver = receiver
+        self.link.accept(**answer)
+        self.pull()  # a client may have granted credit with its attach, and begun a drain already
 
     def pull(self) -> None:
-        """Ask the engine for messages, within the client's credit and output limits."""
-        link = self.link
-        if self._is_withdrawing or not link.is_open:
+        """Ask the engine for messages, within the client's credit and output limits.
+
+        If the client drains, credit that brings no message is given back.
+        """
+        link, receiver = self.link, self._receiver
+        if self._is_withdrawing or not link.is_open or receiver is None:
             return
+        if link.credit > self._asked:
+            if self._is_choked:
+                self.connection.starved[self] = None
+                return
+            count = self._portion
+            if count > 0:
+                self._asked += count
+                receiver.add_credit(count)
+        if link.is_draining and not self._is_withdrawing:
+            self._begin(self._drain(receiver))
+
+    @property
+    def _is_choked(self) -> bool:
+        high = self.connection.gateway.settings.output_bytes_high
+        return self.connection.is_choked or self.link.session.blocked_bytes > high
+
+    @property
+    def _portion(self) -> int:
+        """How many messages to ask for now."""
         settings = self.connection.gateway.settings
-        if self.connection.is_choked or link.session.blocked_bytes > settings.output_bytes_high:
-            self.connection.starved[self] = None
-            return
         fetch_max = min(max(settings.fetch_bytes // self._message_bytes, 1), settings.fetch_max)
-        if link.credit <= fetch_max:
-            count = link.credit - self._asked
-        else:
-            # In portions: not for one more message with every message sent.
-            count = fetch_max - self._asked if 2 * self._asked <= fetch_max else 0
-        if count > 0:
-            self._asked += count
-            self._receiver.add_credit(count)
+        if self.link.credit <= fetch_max:
+            return self.link.credit - self._asked
+        # In portions: not for one more message with every message sent.
+        return fetch_max - self._asked if 2 * self._asked <= fetch_max else 0
 
     def deliver(self, received: Received) -> None:
-        """Send a message from the engine to the client."""
+        """Send a message from the engine to the client.
+
+        Raises:
+            Undeliverable: no client can have the message.
+            NotTaken: this client does not get the message, as its link has ended.
+        """
+        try:
+            self._send(received)
+        except (Undeliverable, NotTaken):
+            raise
+        except Exception as error:
+            # The engine's other receivers have no part in it.
+            self.connection.links.fail(self.link, error)
+            raise NotTaken from error
+
+    def _send(self, received: Received) -> None:
         self._asked = max(self._asked - 1, 0)
         link = self.link
         if not link.is_open:
-            if received.lock_token is not None:
-                self.connection.work.spawn(self._give_back(received.lock_token))
-            return
+            raise NotTaken
         try:
             payload = message_of(received)
         except Exception as error:
@@ -142,37 +160,51 @@ class ReceivingLink:
             # Nothing is locked, and the Go SDK complains of a tag of another size.
             tag = (received.sequence_number & _NUMBER_MASK).to_bytes(16, "big")
             link.send(tag, payload, is_settled=True)
+            if not link.is_blocked:
+                self.on_written()
         if self._asked < link.credit:
             self.pull()
         self.connection.flush_soon()
 
-    async def _give_back(self, lock_token: UUID) -> None:
-        try:
-            await self.connection.gateway.namespace.settle(self.path, lock_token, Release())
-        except ServiceBusError as error:
-            self.connection.log.info("release.failed", entity=str(self.path), reason=str(error))
+    def on_written(self) -> None:
+        """Tell the engine that a received-and-deleted message is in the client's output."""
+        if self._receiver is not None:
+            self._receiver.taken()
 
     def on_credit(self, event: CreditChanged) -> None:
         """Handle a change of the client's credit."""
-        if self._is_withdrawing:
+        if self._is_withdrawing or self._receiver is None:
             return
-        if event.drain or event.credit < self._asked:
-            self._begin_withdrawal()
+        if event.credit < self._asked:
+            self._begin(self._withdraw(self._receiver))
         else:
             self.pull()
 
-    def _begin_withdrawal(self) -> None:
+    def _begin(self, withdrawal: Coroutine[Any, Any, None]) -> None:
         self._is_withdrawing = True
-        self.connection.work.spawn(self._withdraw())
+        self.connection.links.spawn(self.link, withdrawal)
 
-    async def _withdraw(self) -> None:
-        """Take all credit back from the engine, answer a drain, and begin anew."""
+    async def _withdraw(self, receiver: Receiver) -> None:
+        """Take all credit back from the engine, and begin anew: the client has lowered it."""
         try:
-            await self._receiver.drain()
+            await receiver.withdraw()
         finally:
             self._is_withdrawing = False
             self._asked = 0
-        self.link.drained()
+        self.pull()
+
+    async def _drain(self, receiver: Receiver) -> None:
+        """Wait for available messages; if they used up what was asked for, ask for more.
+
+        Otherwise there are no more, and the client is told so (part 2, section 2.6.7).
+        """
+        try:
+            await receiver.drain()
+        finally:
+            self._is_withdrawing = False
+            unused, self._asked = self._asked, 0
+        if unused or not self.link.credit:
+            self.link.drained()
         self.pull()
         self.connection.flush_soon()
 
@@ -238,5 +270,6 @@ class ReceivingLink:
     def on_detached(self) -> None:
         """Close the receiver of an ended link; its locks stay until settled by token or expired."""
         self.connection.starved.pop(self, None)
-        # At once: a message given to a receive-and-delete link now would be lost.
-        self.connection.work.spawn(_done(self._receiver.close()))
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            self.connection.links.spawn(self.link, _done(receiver.close()))

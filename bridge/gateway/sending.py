@@ -119,7 +119,7 @@ class SendingLink:
         self._unread.append(event)
         self.connection.unconfirmed.count(len(event.payload))
         if len(self._unread) == 1:
-            self.connection.work.spawn(self._read_in_order())
+            self.connection.links.spawn(self.link, self._read_in_order())
 
     async def _read_in_order(self) -> None:
         """Decode a large batch in slices, then the messages behind it: the order stays."""
@@ -162,7 +162,7 @@ class SendingLink:
             self._refuse(event, NotImplementedHere(_NO_TRANSACTIONS))
             return
         self.connection.unconfirmed.count(len(event.payload))
-        self.connection.work.spawn(self._send(event, batch))
+        self.connection.links.spawn(self.link, self._send(event, batch))
 
     async def _send(self, event: MessageArrived, batch: Sequence[Outgoing]) -> None:
         try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bridge.engine.api import Received, ReceiveMode, SessionReceiver
+from bridge.engine.api import ReceiveMode, SessionReceiver
 from bridge.gateway.receiving import ReceivingLink, refusal_of
 from bridge.gateway.refusal import refuse
 from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
@@ -118,10 +118,10 @@ class SessionLink:
         self.path = path
         self.connection = connection
         self.session_id: str | None = None
-        self._receiving: ReceivingLink | None = None
+        self._receiving = ReceivingLink(connection, link, path)
         link.owner = self
-        self._waiting = connection.work.spawn(
-            self._accept(wanted, mode, wait_s(link.peer.properties))
+        self._waiting = connection.links.spawn(
+            link, self._accept(wanted, mode, wait_s(link.peer.properties))
         )
 
     async def _accept(self, wanted: str | None, mode: ReceiveMode, timeout_s: float) -> None:
@@ -131,7 +131,7 @@ class SessionLink:
                 self.path,
                 wanted,
                 mode=mode,
-                deliver=self._deliver,
+                deliver=self._receiving.deliver,
                 on_lost=self._on_lost,
                 timeout_s=timeout_s,
             )
@@ -148,19 +148,11 @@ class SessionLink:
             return
         self.session_id = receiver.session_id
         self.connection.sessions[self.path.key, receiver.session_id] = self
-        self._receiving = ReceivingLink(
-            self.connection,
-            self.link,
-            self.path,
-            lambda deliver: receiver,
+        self._receiving.begin(
+            receiver,
             source=with_session(self.link.peer.source, receiver.session_id),
             properties={LOCKED_UNTIL: Long(ticks(receiver.locked_until_ms))},
         )
-        self.link.owner = self
-
-    def _deliver(self, received: Received) -> None:
-        assert self._receiving is not None, "nothing is delivered before it is asked for"
-        self._receiving.deliver(received)
 
     def _on_lost(self, error: ServiceBusError) -> None:
         """Detach the link when the session's lock has ended."""
@@ -171,13 +163,15 @@ class SessionLink:
 
     def on_credit(self, event: CreditChanged) -> None:
         """Handle a change of the client's credit."""
-        if self._receiving is not None:
-            self._receiving.on_credit(event)
+        self._receiving.on_credit(event)
+
+    def on_written(self) -> None:
+        """Note that a received-and-deleted message is in the client's output."""
+        self._receiving.on_written()
 
     def on_outcome(self, event: OutcomeArrived) -> None:
         """Settle the client's deliveries."""
-        if self._receiving is not None:
-            self._receiving.on_outcome(event)
+        self._receiving.on_outcome(event)
 
     def refusal(self) -> ServiceBusError | None:
         """Return the error for receiving any longer; `None` while receiving is allowed."""
@@ -186,8 +180,7 @@ class SessionLink:
     def on_detached(self) -> None:
         """Release the session's lock, or the place among waiting receivers, of an ended link."""
         self._waiting.cancel()
-        if self._receiving is not None:
-            held = self.connection.sessions
-            if held.get((self.path.key, self.session_id or "")) is self:
-                del held[self.path.key, self.session_id or ""]
-            self._receiving.on_detached()
+        held = self.connection.sessions
+        if held.get((self.path.key, self.session_id or "")) is self:
+            del held[self.path.key, self.session_id or ""]
+        self._receiving.on_detached()

@@ -29,6 +29,8 @@ TOO_MUCH_UNFINISHED = (
 REPLY_NOT_KEPT = (
     "The request '{id}' came again. It was carried out before; its reply is too large to be kept."
 )
+FAILED_LINK = "The bridge failed to handle this link; attach again."
+FAILED_CONNECTION = "The bridge failed; connect again."
 STOPPING = "The service is stopping; connect again."
 
 

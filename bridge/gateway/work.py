@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
+
+OnFailed = Callable[[Exception], None]
 
 
 class Work:
     """The tasks and completions of one connection.
 
     Args:
-        on_failed: called when a task has failed.
+        on_failed: called when a task has failed that has no such callback of its own.
 
     Attributes:
         tasks: running tasks.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, on_failed: Callable[[BaseException], None]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_failed: OnFailed) -> None:
         self._loop = loop
         self._on_failed = on_failed
         self.tasks: set[asyncio.Task[None]] = set()
@@ -27,18 +28,21 @@ class Work:
         self._is_stopping = False
         self._is_answered = asyncio.Event()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(
+        self, work: Coroutine[Any, Any, None], on_failed: OnFailed | None = None
+    ) -> asyncio.Task[None]:
         """Start a task, which ends by itself or with the gateway."""
         task = self._loop.create_task(work)
         self.tasks.add(task)
-        task.add_done_callback(self._on_done)
+        done = self._on_done if on_failed is None else partial(self._on_done, on_failed=on_failed)
+        task.add_done_callback(done)
         return task
 
-    def _on_done(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None], on_failed: OnFailed | None = None) -> None:
         self.tasks.discard(task)
         self._look()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_failed(error)
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            (on_failed or self._on_failed)(error)
 
     def completing(self, change: int) -> None:
         """Count the completions that are under way."""

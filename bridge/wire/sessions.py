@@ -10,10 +10,12 @@ In the queue that a shard's owner consumes (`topology.names.sessions_queue`), by
 In a bridge's own queue, each a field table with `do`, `path` and `shard`:
 
     session-accept    bridge, receiver, deletes, [session]: accept this session or the next one;
-                      an event tells the result
+                      an event tells the result; `deletes` says when messages are settled
     session-credit    bridge, receiver, count: the receiver takes `count` more messages
     session-drain     bridge, receiver: the receiver takes no more messages; answered with the
                       number of messages that it was sent
+    session-taken     bridge, receiver, number, [error]: the client has this message, which it
+                      receives and deletes; or `error` says why no client can have it
     session-close     bridge, receiver, [unused]: the receiver's lock, or its wait, ends;
                       `unused`: no client has had the session
     session-renew     session: answered with the new end of the lock
@@ -45,6 +47,7 @@ ASK_HEADERS: Table = {headers.KIND: text(WHERE)}
 ACCEPT = "session-accept"
 CREDIT = "session-credit"
 DRAIN = "session-drain"
+TAKEN = "session-taken"
 CLOSE = "session-close"
 RENEW = "session-renew"
 CHECK = "session-check"
@@ -56,6 +59,11 @@ STAND_BY = "session-stand-by"
 PING = "session-ping"
 EVENT = "session-event"
 """`do` of what is asked or told."""
+
+BY_TOKEN, WHEN_SENT, WHEN_TAKEN = 0, 1, 2
+"""`deletes` of `session-accept`: messages are settled by token; as soon as they are sent to the
+receiver's bridge (asked for by bridges of earlier versions only); or when that bridge says `TAKEN`.
+"""
 
 GIVEN = "given"
 REFUSED = "refused"

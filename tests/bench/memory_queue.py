@@ -74,11 +74,18 @@ class MemoryReceiver:
         self.queue.pump_soon()
 
     async def drain(self) -> None:
-        """Take the credit back."""
+        """Deliver what is there, then take the credit back."""
         self.queue.pump()
+        await self.withdraw()
+
+    async def withdraw(self) -> None:
+        """Take the credit back."""
         if self.credit:
             self.credit = 0
             self.queue.waiting.remove(self)
+
+    def taken(self) -> None:
+        """Do nothing: what is received and deleted is forgotten at once."""
 
     async def close(self) -> None:
         """Take the credit back for good."""

@@ -47,6 +47,8 @@ class Client:
     def deliver(self, received: Received) -> None:
         """Take a message."""
         self.received.append(received)
+        if received.lock_token is None:
+            self.receiver.taken()
         self._arrived.set()
 
     async def receive(self, count: int = 1) -> list[Received]:

@@ -63,6 +63,8 @@ class SessionClient:
     def _deliver(self, received: Received) -> None:
         assert received.locked_until_ms is None or received.locked_until_ms > now_ms()
         self.received.append(received)
+        if received.lock_token is None:
+            self.receiver.taken()
         self._arrived.set()
 
     def _on_lost(self, error: ServiceBusError) -> None:

@@ -103,7 +103,7 @@ class Forwarder:
         self._is_closing = True
         with contextlib.suppress(TimeoutError, BrokerError):
             async with asyncio.timeout(CLOSE_S):
-                await self._receiver.drain()
+                await self._receiver.withdraw()
                 self._changed.set()
                 await self._task
         self._task.cancel()

@@ -47,10 +47,25 @@ class Consumers:
         self._on_change = on_change
         self._windows: dict[int, Channel] = {}
         self._starting: dict[int, asyncio.Future[Any]] = {}
+        self._getting = 0
         self._looks = Tasks()
 
     def __repr__(self) -> str:
         return f"Consumers({self._resource!r}, {len(self._windows)} windows)"
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether RabbitMQ has begun all windows, and answered all gets."""
+        return not self._getting and all(each.done() for each in self._starting.values())
+
+    async def arrived(self) -> None:
+        """Return when the messages that RabbitMQ has sent to windows so far have come.
+
+        Raises:
+            BrokerError: a channel has ended.
+        """
+        channels = {each for each in self._windows.values() if each.close_reason is None}
+        await asyncio.gather(*(each.barrier() for each in channels))
 
     def carry_out(self, effect: Open | Get | Look | Close) -> None:
         """Carry out an effect of the strategy."""
@@ -59,6 +74,7 @@ class Consumers:
                 self._open(fetch, size)
             case Get(fetch):
                 channel = self._channels.take()
+                self._getting += 1
                 got = channel.consumers.get(self._resource)
                 got.add_done_callback(partial(self._on_got, fetch, channel))
             case Look(fetch):
@@ -136,6 +152,7 @@ class Consumers:
         self._on_change()
 
     def _on_got(self, fetch: int, channel: Channel, answer: asyncio.Future[Any]) -> None:
+        self._getting -= 1
         self._channels.retire(channel)
         if answer.cancelled() or answer.exception() is not None:
             self._credit.closed(fetch)

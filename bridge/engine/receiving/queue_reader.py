@@ -20,6 +20,7 @@ from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.channel_pool import ChannelLimits, ChannelPool
 from bridge.engine.receiving.consumers import Consumers
 from bridge.engine.receiving.late_acks import LateAcks
+from bridge.engine.receiving.ready_messages import ReadyMessages
 from bridge.engine.receiving.turn import Turn, Wake
 from bridge.engine.settlement.departure import Source
 from bridge.engine.settlement.held_message import Copy, HeldMessage, read, unreadable
@@ -61,6 +62,7 @@ class QueueReader:
         queue: the entity's definition.
         resource: the name of the RabbitMQ queue.
         is_dead_letter: whether the queue is a dead-letter sub-queue.
+        ready: the messages that the queue has ready.
         is_deferred: `False`: its messages are available to all receivers.
     """
 
@@ -113,6 +115,9 @@ class QueueReader:
         )
         self._deleted = LateAcks(credit, self._consumers, self._ack_deleted)
         self._loop = asyncio.get_running_loop()
+        self.ready = ReadyMessages(
+            self.resource, services.connections, self._channels, self._consumers, credit
+        )
         self._withdrawals: dict[int, asyncio.Future[None]] = {}
         self._is_closed = False
         self.queue, self._reader = queue, reader_of(queue)
@@ -254,6 +259,7 @@ class QueueReader:
         if channels.main is None and self._credit.balance.waiters.asked:
             channels.open_soon()
         self._watch()
+        self.ready.changed.set()
 
     def _watch(self) -> None:
         """Set the timer for work that is due without any event."""

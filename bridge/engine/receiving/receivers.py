@@ -14,7 +14,7 @@ from bridge.engine.api import Received, ReceiveMode, Undeliverable
 from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.channel_pool import REUSED, SHARED, SPENT, ChannelLimits
 from bridge.engine.receiving.queue_reader import QueueReader
-from bridge.engine.receiving.receiver import QueueReceiver
+from bridge.engine.receiving.receiver import QueueReceiver, note_failed
 from bridge.engine.receiving.turn import Turn
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked
@@ -101,7 +101,10 @@ class Receiving:
             raise NotAllowed(texts.PLAIN_ON_SESSION_ENTITY)
         if target_of(queue, path.sub_queue):
             raise NotAllowed(texts.RECEIVER_OF_FORWARDED)
-        take = partial(self._give, self._reader(path, queue), mode, deliver)
+
+        def take(holding: HeldMessage) -> None:
+            self._give(receiver, mode, deliver, holding)
+
         receiver = self.open_uncounted(path, queue, take)
         self._receivers.add(receiver)
         self._on_used(path)
@@ -113,7 +116,8 @@ class Receiving:
         """Return a new receiver, without credit, that does not count as use of its entity."""
         self._last_receiver += 1
         self._takes[self._last_receiver] = take
-        return QueueReceiver(self._last_receiver, self._reader(path, queue), self._forget)
+        reader = self._reader(path, queue)
+        return QueueReceiver(self._last_receiver, reader, self._on_taken, self._forget)
 
     def follow(self, namespace: model.Namespace) -> None:
         """Take over changed definitions; close the readers of entities that are no more."""
@@ -173,22 +177,27 @@ class Receiving:
 
     def _give(
         self,
-        reader: QueueReader,
+        receiver: QueueReceiver,
         mode: ReceiveMode,
         deliver: Callable[[Received], None],
         holding: HeldMessage,
     ) -> None:
-        """Give a client a message: locked, or settled at once (receive and delete)."""
+        """Give a client a message: locked, or to be settled when it is in the client's output.
+
+        A receiver that fails ends, and the message is available again, uncounted. Others share its
+        channel: their messages stay with them.
+        """
+        reader = receiver.reader
         self._counters.delivered += 1
         if mode is ReceiveMode.RECEIVE_AND_DELETE:
+            receiver.sent(holding)
             try:
                 deliver(holding.received())
             except Undeliverable as error:
+                receiver.take_back()
                 reader.refuse(holding, error)
-                return
-            reader.delete(holding)
-            reader.left(holding, Left.SETTLED)
-            self._counters.received_and_deleted += 1
+            except Exception as error:
+                self._end_failed(receiver, error)
             return
         token, until_ms = self._locks.acquire(reader, holding, reader.queue.lock_duration_ms)
         try:
@@ -197,6 +206,19 @@ class Receiving:
             # No client can have the message; given back, it would come again and again.
             self._locks.release(token)
             reader.refuse(holding, error)
+        except Exception as error:
+            self._end_failed(receiver, error)
+            if self._locks.release(token) is not None:
+                reader.release(holding)
+
+    def _end_failed(self, receiver: QueueReceiver, error: Exception) -> None:
+        note_failed(receiver.reader.path, error)
+        receiver.close()
+
+    def _on_taken(self, reader: QueueReader, holding: HeldMessage) -> None:
+        reader.delete(holding)
+        reader.left(holding, Left.SETTLED)
+        self._counters.received_and_deleted += 1
 
     def _forget(self, receiver: QueueReceiver) -> None:
         self._takes.pop(receiver.number, None)

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from bridge.broker.errors import Unroutable
 from bridge.engine import texts
-from bridge.engine.api import Received, ReceiveMode, Undeliverable
+from bridge.engine.api import Deliver, Received, ReceiveMode, Undeliverable
 from bridge.engine.ownership.services import Services
 from bridge.engine.peers import Peers
 from bridge.engine.sessions.acceptance import TURN, Acceptance
@@ -51,14 +51,14 @@ PING_S = 2.0
 
 log = logging.getLogger(__name__)
 
-Undelivered = Callable[[EntityPath, Received, Undeliverable], None]
+Undelivered = Callable[[EntityPath, UUID, Undeliverable], None]
 
 
 class Accepting:
     """All session receivers and shard owners of this process.
 
     Args:
-        on_undeliverable: called with a message that no client can have.
+        on_undeliverable: called with the lock token of a message that no client can have.
         definition: returns the definition of an entity; raises when it cannot be received from.
         capabilities: returns RabbitMQ's capabilities; called from the first accept on.
         consumes_once: returns whether no channel may consume twice (`Windows`).
@@ -129,7 +129,7 @@ class Accepting:
         session_id: str | None,
         *,
         mode: ReceiveMode,
-        deliver: Callable[[Received], None],
+        deliver: Deliver,
         on_lost: Callable[[ServiceBusError], None],
         timeout_s: float,
     ) -> SessionReceiver:

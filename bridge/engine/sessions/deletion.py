@@ -41,7 +41,7 @@ async def delete(messages: SessionMessages, session_id: str, count: int, before_
             await asyncio.sleep(COMES_S)
             continue
         if holding.enqueued_ms >= before_ms:
-            messages.put_back(holding)
+            messages.release(holding)
             break
         messages.ack(holding, "engine.receive_and_delete.acked")
         messages.left(holding, Left.SETTLED)

@@ -39,9 +39,15 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message is delivered to the receiver."""
+    """A message is delivered to the receiver.
+
+    Attributes:
+        number: the number by which the receiver's bridge says that the client has the message; 0
+            when nothing is to be said.
+    """
 
     received: Received
+    number: int = 0
 
 
 Event = Given | Refused | Lost | Message
@@ -61,11 +67,13 @@ def encode_event(receiver: int, event: Event) -> Table:
             table["kind"] = text(wire.REFUSED)
         case Lost(has_moved):
             table |= {"kind": text(wire.LOST), "moved": long(int(has_moved))}
-        case Message(received):
+        case Message(received, number):
             table |= {"kind": text(wire.MESSAGE), "content": ("x", show(received))}
             if received.lock_token is not None and received.locked_until_ms is not None:
                 table["token"] = ("x", received.lock_token.bytes)
                 table["until"] = long(received.locked_until_ms)
+            if number:
+                table["number"] = long(number)
     return table
 
 
@@ -86,4 +94,4 @@ def decode_event(table: Table) -> tuple[int, Event]:
     token = UUID(bytes=content(table, "token")) if "token" in table else None
     until_ms = integer(table, "until") if token is not None else None
     shown = read_shown(content(table, "content"), token, until_ms, is_deferred=False)
-    return receiver, Message(shown)
+    return receiver, Message(shown, integer(table, "number") if "number" in table else 0)

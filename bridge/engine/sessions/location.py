@@ -23,7 +23,11 @@ class Location(Protocol):
     """The requests to the owner of a shard's sessions."""
 
     def accept(self, key: Key, session_id: str | None, *, deletes: bool) -> None:
-        """Ask for a session for a receiver; an event is the answer."""
+        """Ask for a session for a receiver; an event is the answer.
+
+        Args:
+            deletes: messages are settled when `taken` says so.
+        """
 
     def add_credit(self, key: Key, count: int) -> None:
         """Add credit for `count` messages of a receiver."""
@@ -32,6 +36,13 @@ class Location(Protocol):
         """Take back a receiver's credit; return the count of messages sent to it so far.
 
         An owner in this process returns 0: its messages have arrived already.
+        """
+
+    def taken(self, key: Key, number: int, error: str = "") -> None:
+        """Settle a message of a receiver, by its event's number: the client has it.
+
+        Args:
+            error: why no client can have it: it becomes a dead letter.
         """
 
     def close(self, key: Key, *, unused: bool) -> Awaitable[None]:
@@ -61,7 +72,8 @@ class Local:
 
     def accept(self, key: Key, session_id: str | None, *, deletes: bool) -> None:
         """Ask for a session; the answer may come before this returns."""
-        self._owner.messages.accept(key, session_id, deletes=deletes)
+        mode = wire.WHEN_TAKEN if deletes else wire.BY_TOKEN
+        self._owner.messages.accept(key, session_id, deletes=mode)
 
     def add_credit(self, key: Key, count: int) -> None:
         """Add credit."""
@@ -71,6 +83,10 @@ class Local:
         """Take back credit; return 0, since no message is on its way."""
         self._owner.messages.drain(key)
         return 0
+
+    def taken(self, key: Key, number: int, error: str = "") -> None:
+        """Settle a message."""
+        self._owner.messages.taken(key, number, error)
 
     def close(self, key: Key, *, unused: bool) -> Awaitable[None]:
         """End a lock."""
@@ -111,7 +127,7 @@ class Remote:
 
     def accept(self, key: Key, session_id: str | None, *, deletes: bool) -> None:
         """Ask for a session."""
-        fields: Table = {"deletes": long(int(deletes))}
+        fields: Table = {"deletes": long(wire.WHEN_TAKEN if deletes else wire.BY_TOKEN)}
         if session_id is not None:
             fields["session"] = text(session_id)
         self._post(wire.ACCEPT, key, fields)
@@ -123,6 +139,13 @@ class Remote:
     async def drain(self, key: Key) -> int:
         """Take back credit; return the count of messages sent to the receiver so far."""
         return (await self.ask(wire.DRAIN, wire.of_receiver(key))).numbers[0]
+
+    def taken(self, key: Key, number: int, error: str = "") -> None:
+        """Settle a message."""
+        fields: Table = {"number": long(number)}
+        if error:
+            fields["error"] = text(error)
+        self._post(wire.TAKEN, key, fields)
 
     def close(self, key: Key, *, unused: bool) -> Awaitable[None]:
         """End a lock."""

@@ -7,6 +7,7 @@ ack). RabbitMQ's own counts tell how often the owner changed: they are not read.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any, assert_never
 from uuid import UUID
@@ -23,6 +24,7 @@ from bridge.engine.sessions.arrival import (
     NO_SESSION_REASON,
     place_of,
 )
+from bridge.engine.sessions.untaken import Untaken
 from bridge.engine.sessions.windows import Windows
 from bridge.engine.settlement.held_message import HeldMessage, read, unreadable
 from bridge.machine.arrival import MALFORMED_MESSAGE
@@ -37,6 +39,9 @@ from bridge.model import entity as model
 from bridge.model.errors import SessionLockLost
 from bridge.model.name import EntityPath
 from bridge.topology import names
+from bridge.wire import sessions as wire
+from bridge.wire.basic import Properties
+from bridge.wire.record import Record
 from bridge.wire.sessions import Key
 
 Tell = Callable[[Key, events.Event], None]
@@ -57,8 +62,7 @@ class SessionMessages:
         windows: the channels that hold the messages; `None` while this process is not the owner.
     """
 
-    is_dead_letter = False
-    is_deferred = False
+    is_dead_letter = is_deferred = False
 
     def __init__(
         self,
@@ -88,7 +92,10 @@ class SessionMessages:
         self._tell = tell
         self._active_exchange = names.active_exchange(queue.front)
         self._reader = reader_of(queue)
-        self._modes: dict[Key, bool] = {}
+        self._modes: dict[Key, int] = {}
+        self._untaken = Untaken()
+        self._due: deque[fx.Effect] = deque()
+        self._is_acting = False
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm(lambda: self._do(self.machine.tick(now_ms())))
 
@@ -109,6 +116,8 @@ class SessionMessages:
         self.stop()
         self._locks.lose_owner(self)
         self._modes.clear()
+        self._untaken.clear()
+        self._due.clear()
         for effect in self.machine.clear():
             if isinstance(effect, fx.Lost):
                 self._tell(_key(effect.receiver), events.Lost(has_moved=True))
@@ -131,12 +140,8 @@ class SessionMessages:
 
     # Requests of receivers.
 
-    def accept(self, key: Key, session_id: str | None, *, deletes: bool) -> None:
-        """Give a receiver a session, now or later; `None` means the next one.
-
-        Args:
-            deletes: messages are settled at their delivery (receive and delete).
-        """
+    def accept(self, key: Key, session_id: str | None, *, deletes: int) -> None:
+        """Give a receiver a session, now or later; `None`: the next one. `deletes`: see `wire`."""
         self._modes[key] = deletes
         self._do(self.machine.accept(key, session_id, now_ms=now_ms()))
 
@@ -148,38 +153,39 @@ class SessionMessages:
         """Take back a receiver's credit."""
         self.machine.drain(key)
 
+    def taken(self, key: Key, number: int, error: str = "") -> None:
+        """Settle a message: the receiver's client has it, or (`error`) no client can have it."""
+        holding = self._untaken.take(key, number)
+        place = None if holding is None else self._place(holding)
+        if holding is None or place is None or place.state != OUT or not self.holds(holding):
+            return
+        if error:
+            self._departure.poison.note("session", self.resource, error)
+            holding.record = Record(Properties(delivery_mode=2), holding.record.body)
+            self.departing(holding)
+            self._departure.refuse(self, holding, MALFORMED_MESSAGE, error)
+            return
+        self.ack(holding, "engine.receive_and_delete.acked")
+        self.left(holding, Left.SETTLED)
+        self._counters.received_and_deleted += 1
+
     def close(self, key: Key, *, unused: bool) -> None:
-        """End a receiver's session lock, or its wait.
+        """End a receiver's session lock, or its wait; messages that were not taken go back.
 
         Args:
             unused: no client has had the session: it stays the next one.
         """
-        self._modes.pop(key, None)
+        self._forget(key)
         self._do(self.machine.close(key, unused=unused, now_ms=now_ms()))
 
-    def knows(self, key: Key) -> bool:
-        """Return whether a receiver has a session, or waits for one."""
-        return key in self._modes
+    def _forget(self, key: Key) -> None:
+        self._modes.pop(key, None)
+        self._untaken.forget(key)
 
-    def forget_bridge(self, instance: bytes) -> list[Key]:
-        """Close all receivers of a bridge that is gone; return them."""
-        gone = [key for key in self._modes if key[0] == instance]
-        for key in gone:
-            self.close(key, unused=False)
-        return gone
-
-    def withdraw(self, key: Key) -> list[Key]:
-        """Close a receiver whose bridge does not answer, and all that wait at that bridge.
-
-        Other receivers of the bridge keep their sessions. Returns the closed receivers.
-        """
-        holders = set(self.machine.holders)
-        gone = [each for each in self._modes if each[0] == key[0] and each not in holders]
-        if key in holders:
-            gone.append(key)
-        for each in gone:
-            self.close(each, unused=True)
-        return gone
+    @property
+    def receivers(self) -> list[Key]:
+        """The receivers that have a session, or wait for one."""
+        return list(self._modes)
 
     def renew(self, session_id: str) -> int:
         """Renew the locks of a session and of its delivered messages; return the end (UTC ms).
@@ -204,12 +210,6 @@ class SessionMessages:
         effects, place = self.machine.take(session_id, now_ms=now_ms())
         self._do(effects)
         return None if place is None else _message(place)
-
-    def put_back(self, holding: HeldMessage) -> None:
-        """Return a taken message to its session, as the first that waits."""
-        place = self._place(holding)
-        if place is not None:
-            self._do(self.machine.released(place, now_ms=now_ms()))
 
     # The interface for settling (`settlement.owner.Owner`).
 
@@ -304,8 +304,19 @@ class SessionMessages:
     # Effects.
 
     def _do(self, effects: list[fx.Effect]) -> None:
-        for effect in effects:
-            self._carry_out(effect)
+        """Carry out effects, in the order of the machine's commands.
+
+        A receiver that is given a message may ask for more at once: those come behind what is due.
+        """
+        self._due += effects
+        if self._is_acting:
+            return
+        self._is_acting = True
+        try:
+            while self._due:
+                self._carry_out(self._due.popleft())
+        finally:
+            self._is_acting = False
         self._alarm.set(self.machine.due_ms())
 
     def _carry_out(self, effect: fx.Effect) -> None:
@@ -315,10 +326,10 @@ class SessionMessages:
             case fx.Given(receiver, session_id, until_ms):
                 self._tell(_key(receiver), events.Given(session_id, until_ms))
             case fx.Refused(receiver):
-                self._modes.pop(_key(receiver), None)
+                self._forget(_key(receiver))
                 self._tell(_key(receiver), events.Refused())
             case fx.Lost(receiver):
-                self._modes.pop(_key(receiver), None)
+                self._forget(_key(receiver))
                 self._counters.locks_expired += 1
                 self._tell(_key(receiver), events.Lost(has_moved=False))
             case fx.Unlock(place):
@@ -348,14 +359,16 @@ class SessionMessages:
                 assert_never(effect)
 
     def _deliver(self, key: Key, place: Place[HeldMessage], session_until_ms: int) -> None:
-        holding = place.message
-        assert holding is not None
+        holding = _message(place)
+        mode = self._modes.get(key)
+        if mode is None or place.state != OUT:
+            return  # the receiver has ended since, and the message is available again
         self._counters.delivered += 1
-        if self._modes.get(key, False):
-            self.ack(holding, "engine.receive_and_delete.acked")
-            self.left(holding, Left.SETTLED)
-            self._counters.received_and_deleted += 1
-            self._tell(key, events.Message(holding.received()))
+        if mode != wire.BY_TOKEN:
+            number = self._untaken.add(key, holding)
+            self._tell(key, events.Message(holding.received(), number))
+            if mode == wire.WHEN_SENT:
+                self.taken(key, number)
             return
         # After LockDuration was made shorter, the rest of the session's lock may be longer.
         duration_ms = max(self.queue.lock_duration_ms, session_until_ms - now_ms())

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable
+from uuid import UUID
 
 from bridge.engine import texts
-from bridge.engine.api import Received, ReceiveMode, Undeliverable
+from bridge.engine.api import Deliver, ReceiveMode, Undeliverable
+from bridge.engine.receiving.receiver import note_failed
 from bridge.engine.sessions.events import Event, Given, Lost, Message
 from bridge.engine.sessions.location import Location, done
 from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
@@ -26,10 +29,10 @@ class SessionReceiver:
         path: the entity's path.
         shard: the shard that has the session, or is asked for one.
         on_closed: called when the receiver has ended.
-        on_undeliverable: called with a message that no client can have.
+        on_undeliverable: called with the lock token of a message that no client can have.
 
     Attributes:
-        mode: whether messages are locked, or settled at their delivery.
+        mode: whether messages are locked, or settled when the client has them.
         at: the location of the shard's owner, once it has been asked.
         session_id: the session that the owner has given; empty before.
         locked_until_ms: the end of the session's lock (UTC ms), as this process knows it.
@@ -43,11 +46,11 @@ class SessionReceiver:
         path: EntityPath,
         shard: int,
         mode: ReceiveMode,
-        deliver: Callable[[Received], None],
+        deliver: Deliver,
         on_lost: Callable[[ServiceBusError], None],
         *,
         on_closed: Callable[[SessionReceiver], None],
-        on_undeliverable: Callable[[EntityPath, Received, Undeliverable], None],
+        on_undeliverable: Callable[[EntityPath, UUID, Undeliverable], None],
     ) -> None:
         self.key = key
         self.path = path
@@ -63,6 +66,7 @@ class SessionReceiver:
         self._on_closed = on_closed
         self._on_undeliverable = on_undeliverable
         self._told = 0
+        self._untaken: deque[int] = deque()
         self._arrived = asyncio.Event()
         self._answer: asyncio.Future[Event] | None = None
         self._is_given = False
@@ -80,6 +84,7 @@ class SessionReceiver:
         """Ask the owner at a location for a session; `None` means the next one."""
         self.at = at
         self._told, self._is_given = 0, False
+        self._untaken.clear()
         self._answer = asyncio.get_running_loop().create_future()
         at.accept(self.key, session_id, deletes=self.mode is ReceiveMode.RECEIVE_AND_DELETE)
 
@@ -101,7 +106,7 @@ class SessionReceiver:
         if self._is_over:
             return
         if isinstance(event, Message):
-            self._on_message(event.received)
+            self._on_message(event)
             return
         if isinstance(event, Given):
             self.session_id, self.locked_until_ms = event.session_id, event.until_ms
@@ -113,7 +118,7 @@ class SessionReceiver:
         elif isinstance(event, Lost):
             self.lock_has_expired = not event.has_moved
             self._end()
-            self._on_lost(SessionLockLost(texts.SESSION_LOCK_LOST))
+            self._tell_lost()
 
     def add_credit(self, count: int) -> None:
         """Ask for `count` more messages."""
@@ -121,6 +126,10 @@ class SessionReceiver:
             self.at.add_credit(self.key, count)
 
     async def drain(self) -> None:
+        """Take back the credit that the session's messages have not used up."""
+        await self.withdraw()
+
+    async def withdraw(self) -> None:
         """Take back all credit; return after the last message on its way, or `ARRIVE_S`."""
         if self._is_over or self.at is None:
             return
@@ -130,6 +139,11 @@ class SessionReceiver:
                 while self._told < told and not self._is_over:
                     self._arrived.clear()
                     await self._arrived.wait()
+
+    def taken(self) -> None:
+        """Settle the received-and-deleted message that was delivered first."""
+        if self._untaken and self.at is not None:
+            self.at.taken(self.key, self._untaken.popleft())
 
     def close(self) -> Awaitable[None]:
         """End the session's lock; nothing is delivered from the call on."""
@@ -156,10 +170,28 @@ class SessionReceiver:
                 self._answer.exception()
             self._on_closed(self)
 
-    def _on_message(self, received: Received) -> None:
+    def _on_message(self, event: Message) -> None:
+        """Give the client a message; a receiver that fails ends, and the message goes back."""
+        received = event.received
         self._told += 1
         self._arrived.set()
+        if event.number:
+            self._untaken.append(event.number)
         try:
             self._deliver(received)
         except Undeliverable as error:
-            self._on_undeliverable(self.path, received, error)
+            if event.number and self.at is not None:
+                self.at.taken(self.key, self._untaken.pop(), str(error))
+            elif received.lock_token is not None:
+                self._on_undeliverable(self.path, received.lock_token, error)
+        except Exception as error:
+            note_failed(self.path, error)
+            if not self._is_over:
+                self.close()
+                self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        try:
+            self._on_lost(SessionLockLost(texts.SESSION_LOCK_LOST))
+        except Exception as error:
+            note_failed(self.path, error)

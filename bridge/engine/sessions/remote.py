@@ -17,6 +17,7 @@ from bridge.engine.sessions.events import (
     Message,
     encode_event,
 )
+from bridge.engine.sessions.messages import SessionMessages
 from bridge.engine.sessions.owner import SessionOwner
 from bridge.engine.sessions.owners import Owners
 from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
@@ -93,10 +94,13 @@ class RemoteReceivers:
         if what == wire.ACCEPT:
             session_id = string(question, "session") if "session" in question else None
             self._asking = key  # its bridge is there: it has just asked
-            owner.messages.accept(key, session_id, deletes=bool(integer(question, "deletes")))
+            owner.messages.accept(key, session_id, deletes=integer(question, "deletes"))
             self._asking = None
         elif what == wire.CREDIT:
             owner.messages.add_credit(key, integer(question, "count"))
+        elif what == wire.TAKEN:
+            error = string(question, "error") if "error" in question else ""
+            owner.messages.taken(key, integer(question, "number"), error)
         elif what == wire.DRAIN:
             owner.messages.drain(key)
         else:
@@ -117,7 +121,7 @@ class RemoteReceivers:
                 await self.peers.ask(key[0], {"do": text(wire.PING)})
         except TimeoutError:
             for owner in self.owners.all:
-                for each in owner.messages.withdraw(key):
+                for each in _pass_over(owner.messages, key):
                     self.tell(each, Lost(has_moved=True))
         except (BrokerError, ServiceBusError):
             return  # `_on_told` handles the same error
@@ -132,7 +136,9 @@ class RemoteReceivers:
         bridge = unheard[0]
         ended = [key for key in self._told if key[0] == bridge]
         for owner in self.owners.all:
-            ended += owner.messages.forget_bridge(bridge)
+            gone = [key for key in owner.messages.receivers if key[0] == bridge]
+            _close(owner.messages, gone, unused=False)
+            ended += gone
         ends: dict[Key, Event] = dict.fromkeys(ended, Lost(has_moved=True))
         ends[unheard] = event if isinstance(event, Lost) else Lost(has_moved=True)
         for key in ends:
@@ -142,5 +148,23 @@ class RemoteReceivers:
 
     def _tell_ends(self, ends: dict[Key, Event]) -> None:
         for key, event in ends.items():
-            if not any(owner.messages.knows(key) for owner in self.owners.all):
+            if not any(key in owner.messages.receivers for owner in self.owners.all):
                 self.tell(key, event)
+
+
+def _pass_over(messages: SessionMessages, silent: Key) -> list[Key]:
+    """Close a receiver whose bridge does not answer, and all that wait at that bridge.
+
+    Other receivers of the bridge keep their sessions. Returns the closed receivers.
+    """
+    holders = set(messages.machine.holders)
+    gone = [each for each in messages.receivers if each[0] == silent[0] and each not in holders]
+    if silent in holders:
+        gone.append(silent)
+    _close(messages, gone, unused=True)
+    return gone
+
+
+def _close(messages: SessionMessages, receivers: list[Key], *, unused: bool) -> None:
+    for key in receivers:
+        messages.close(key, unused=unused)

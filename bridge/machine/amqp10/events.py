@@ -74,6 +74,13 @@ class CreditChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageWritten:
+    """A settled message that waited for the peer's window is in the output now, whole."""
+
+    link: OutgoingLink
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeArrived:
     """The peer told the outcome of deliveries of a link.
 
@@ -103,6 +110,7 @@ Event = (
     | MessageArrived
     | MessageRefused
     | CreditChanged
+    | MessageWritten
     | OutcomeArrived
     | Closed
 )

@@ -312,6 +312,14 @@ class OutgoingLink(Link):
         self.delivery_count = serial.add(self.delivery_count, 1)
         return self.session.send(self, tag, payload, is_settled)
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the message that was sent last waits for the peer's window, or a part of it.
+
+        If it was settled, `MessageWritten` tells when it is in the output.
+        """
+        return self.session.last_blocked is self
+
     def drained(self) -> None:
         """Give back the remaining credit, if the peer asked for it; also when none remains.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from bridge.machine.amqp10 import serial
-from bridge.machine.amqp10.events import LinkAttached, LinkDetached, OutcomeArrived
+from bridge.machine.amqp10.events import LinkAttached, LinkDetached, MessageWritten, OutcomeArrived
 from bridge.machine.amqp10.faults import (
     FRAMING_ERROR,
     HANDLE_IN_USE,
@@ -60,7 +60,7 @@ _SENT_SPARE = 1_024
 class _Blocked:
     """A delivery of which some bytes wait for the peer's window."""
 
-    __slots__ = ("at", "delivery_id", "is_settled", "link", "payload", "tag")
+    __slots__ = ("at", "delivery_id", "is_late", "is_settled", "link", "payload", "tag")
 
     def __init__(
         self,
@@ -75,6 +75,7 @@ class _Blocked:
         self.tag = tag
         self.payload = payload
         self.is_settled = is_settled
+        self.is_late = False
         self.at = 0
 
 
@@ -372,10 +373,17 @@ class Session:
                 )
             )
             return delivery
-        self._blocked.append(_Blocked(link, delivery_id, tag, payload, is_settled))
+        blocked = _Blocked(link, delivery_id, tag, payload, is_settled)
+        self._blocked.append(blocked)
         self.blocked_bytes += len(payload)
         self._unblock()
+        blocked.is_late = True
         return delivery
+
+    @property
+    def last_blocked(self) -> OutgoingLink | None:
+        """The link of the message that waits last for the peer's window; `None` if none waits."""
+        return self._blocked[-1].link if self._blocked else None
 
     def _unblock(self) -> None:
         self.flush()
@@ -404,6 +412,8 @@ class Session:
             self._next_outgoing_id = serial.add(self._next_outgoing_id, 1)
             if not is_more:
                 self._blocked.popleft()
+                if item.is_late and item.is_settled:
+                    self.events.append(MessageWritten(item.link))
 
     def _forget_delivery(self, delivery: OutgoingDelivery) -> None:
         self._unsettled.pop(delivery.id, None)

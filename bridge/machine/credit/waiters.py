@@ -41,6 +41,14 @@ class Waiters:
             self._requests.append(_Request(receiver, count))
         self.asked += count
 
+    def of(self, receiver: int) -> int:
+        """Return the count of messages that one receiver asks for."""
+        return sum(
+            request.count
+            for request in self._requests
+            if request.receiver == receiver and not request.is_withdrawn
+        )
+
     def restore(self, receiver: int) -> None:
         """Put a receiver first again: the message for it could not be given."""
         self._requests.appendleft(_Request(receiver, 1))
