@@ -6,10 +6,11 @@
         TlsRefused              one side does not take the other's certificate
         ManagementSilent        no management API answers
       BrokerSilent              no answer, or no confirm, within the deadline
-      WriteBufferFull           RabbitMQ has not read what was written so far
-      HeaderTooLarge            properties that no frame holds; nothing was published
-      PublishRefused            basic.nack: a queue is full, or a leader is missing
-      Unroutable                basic.return: no queue took the message
+      NotStored                 no queue has the message, and none will have it
+        WriteBufferFull         RabbitMQ has not read what was written so far
+        HeaderTooLarge          properties that no frame holds; nothing was published
+        PublishRefused          basic.nack: a queue is full, or a leader is missing
+        Unroutable              basic.return: no queue took the message
       AckLost                   published and confirmed, but not acked: it is in both places now
       ManagementRefused         the management API answered with an HTTP error
       NodeFailed                a private RabbitMQ does not start
@@ -18,6 +19,10 @@
         NotFound                404
         ResourceLocked          405
         PreconditionFailed      406
+
+A publish, or a hand-over, has one of three outcomes: stored (no error), refused for sure
+(`is_refused`), or unknown (any other error: RabbitMQ may have the message, or store it later). Who
+is told "unknown" must not say "refused" to anybody.
 
 Codes are those of https://www.rabbitmq.com/amqp-0-9-1-reference#constants.
 """
@@ -36,9 +41,11 @@ class BrokerError(OutsideError):
         code: AMQP 0-9-1 reply code, 0 when RabbitMQ sent none.
         text: RabbitMQ's words, or the bridge's.
         is_retryable: whether the same operation can succeed later, perhaps on a new channel.
+        is_partial: another publish of the same hand-over is stored, or may be.
     """
 
     is_retryable = True
+    is_partial = False
 
     def __init__(self, code: int = 0, text: str = "") -> None:
         super().__init__(code, text)
@@ -85,21 +92,32 @@ class BrokerSilent(BrokerError):
     """RabbitMQ did not answer or confirm in time; whether the operation was done is unknown."""
 
 
-class WriteBufferFull(BrokerError):
+class NotStored(BrokerError):
+    """The message was not written, or RabbitMQ has not taken it: certainly nothing is stored."""
+
+    @classmethod
+    def because(cls, error: BrokerError) -> NotStored:
+        """Return a NotStored with the code and text of the error that is its cause."""
+        refusal = cls(error.code, error.text)
+        refusal.__cause__ = error
+        return refusal
+
+
+class WriteBufferFull(NotStored):
     """RabbitMQ has not read too many of the written bytes yet; nothing was published."""
 
 
-class HeaderTooLarge(BrokerError):
+class HeaderTooLarge(NotStored):
     """No frame holds these properties: RabbitMQ would end the connection (501 FRAME_ERROR)."""
 
     is_retryable = False
 
 
-class PublishRefused(BrokerError):
+class PublishRefused(NotStored):
     """RabbitMQ refused a message (basic.nack)."""
 
 
-class Unroutable(BrokerError):
+class Unroutable(NotStored):
     """No queue is bound where a mandatory message went (basic.return); RabbitMQ dropped it."""
 
 
@@ -159,3 +177,8 @@ _BY_CODE: dict[int, type[ChannelClosed]] = {
 def channel_closed(code: int, text: str) -> ChannelClosed:
     """Return the error for the reply code of RabbitMQ's channel.close."""
     return _BY_CODE.get(code, ChannelClosed)(code, text)
+
+
+def is_refused(error: BaseException) -> bool:
+    """Return whether this outcome says that nothing is stored, and that nothing will be."""
+    return isinstance(error, NotStored) and not error.is_partial

@@ -15,7 +15,7 @@ from functools import partial
 
 from bridge.broker import failpoint as failpoints
 from bridge.broker.connection.channel import Channel
-from bridge.broker.errors import AckLost, BrokerError, BrokerSilent
+from bridge.broker.errors import AckLost, BrokerError, BrokerSilent, NotStored
 from bridge.broker.outcome import Done, resolve
 from bridge.machine.publication import Publication
 
@@ -32,7 +32,7 @@ Publish = Publication
 class _Move:
     """A hand-over that is not finished yet."""
 
-    __slots__ = ("acks", "done", "error", "missing", "owner", "site", "targets")
+    __slots__ = ("acks", "done", "error", "is_partial", "missing", "owner", "site", "targets")
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class _Move:
         self.done = done
         self.site = site
         self.error: BrokerError | None = None
+        self.is_partial = False
 
     def settled(self, error: BrokerError | None) -> None:
         """Take the outcome of one publish: None for a confirm, else the error."""
@@ -57,6 +58,8 @@ class _Move:
         owner.in_flight -= 1
         if owner.waiting:
             owner.go_on_soon()
+        if not isinstance(error, NotStored):
+            self.is_partial = True
         self.seen(error)
 
     def seen(self, error: BrokerError | None) -> None:
@@ -70,6 +73,8 @@ class _Move:
     def finish(self) -> None:
         """Send the acks, unless there was an error, and call `done`."""
         error = self.error
+        if error is not None and self.is_partial:
+            error.is_partial = True
         if error is None and failpoints.IS_ARMED:
             failpoints.reach(f"{self.site}.confirmed")
         if error is None and self.acks:
@@ -136,8 +141,9 @@ class HandOver:
         Publishes for which the channel has no room are written when earlier ones are confirmed,
         in the order of the calls.
 
-        After an error nothing is acked, and `done` gets the error. `AckLost` means that everything
-        is published and at least one ack was not sent, because its channel was gone.
+        After an error nothing is acked, and `done` gets the first error, `is_partial` unless
+        nothing is stored. `AckLost` means that everything is published and at least one ack was not
+        sent, because its channel was gone.
 
         Args:
             publishes: the messages, published as mandatory; without any, the acks leave at once.

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from bridge.broker.errors import BrokerError
 
 Done = Callable[[BrokerError | None], None]
-"""Callback for an outcome, called once: with `None` for success, else with the error."""
+"""Callback for an outcome, called once: with `None` for success, else with the error.
+
+For what an error says of a publish, or of a hand-over, see `bridge.broker.errors`."""
 
 
 def resolve(future: asyncio.Future[None], error: BrokerError | None) -> None:

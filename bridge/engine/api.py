@@ -180,12 +180,18 @@ class Namespace(Protocol):
         """Store all messages or none; returns when RabbitMQ has confirmed them.
 
         Raises:
+            OperationTimeout: whether the messages are stored is unknown. After any other error none
+                is stored, nor will be.
             ServerBusy: RabbitMQ takes no messages now.
             MessageSizeExceeded, EntityDisabled, NotAllowed, QuotaExceeded: see `model.errors`.
         """
 
     async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
-        """Store messages for later (each has `scheduled_ms`); returns their sequence numbers."""
+        """Store messages for later (each has `scheduled_ms`); returns their sequence numbers.
+
+        Raises:
+            ServiceBusError: as for `send`.
+        """
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
         """Remove scheduled messages, all of them or none.

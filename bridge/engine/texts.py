@@ -116,6 +116,14 @@ def busy(reason: object) -> str:
     return f"{SERVER_BUSY} ({reason})"
 
 
+def unknown(reason: object) -> str:
+    """Return the text: whether an operation was carried out is unknown, with the reason."""
+    return (
+        "The operation did not complete within the allocated time; it may have been carried out, "
+        f"or be carried out yet. ({reason})"
+    )
+
+
 def session_cannot_be_locked(session_id: str) -> str:
     """Return the text: another receiver may hold the session."""
     return (

@@ -28,7 +28,7 @@ from bridge.machine.amqp10.events import (
     OutcomeArrived,
     SaslChosen,
 )
-from bridge.machine.amqp10.faults import INTERNAL_ERROR
+from bridge.machine.amqp10.faults import DETACH_FORCED, INTERNAL_ERROR
 from bridge.machine.amqp10.link import Link
 from bridge.model.errors import ServiceBusError, Unauthorized
 
@@ -146,6 +146,19 @@ class Links:
             if error is not None:
                 self._end(link, error, "link.ended", reason=str(error))
         self._connection.flush()
+
+    def end_unknown(self, link: SendingLink, error: ServiceBusError) -> None:
+        """End a link on which a message was sent of which nobody knows whether it is stored.
+
+        SDKs take the end of a link for a fault of the connection: what was sent may have arrived,
+        and is sent again by their retry options, on another link. Of `com.microsoft:timeout` the
+        Python SDK would make an error of the link for good.
+        """
+        entity = str(link.path)
+        _, description = self._connection.describe(error, entity)
+        link.link.detach(DETACH_FORCED, description)
+        self._connection.log.info("send.unknown", entity=entity, reason=str(error))
+        self.forget(link)
 
     def _end(self, link: EntityLink, error: ServiceBusError, note: str, **fields: str) -> None:
         entity = str(link.path)

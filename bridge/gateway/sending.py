@@ -13,7 +13,7 @@ from bridge.machine.amqp10.faults import DECODE_ERROR, make_error
 from bridge.machine.amqp10.link import IncomingLink
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import Right
-from bridge.model.errors import NotImplementedHere, ServiceBusError
+from bridge.model.errors import NotImplementedHere, OperationTimeout, ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.message import BATCH_FORMAT, batch_messages
@@ -167,12 +167,21 @@ class SendingLink:
     async def _send(self, event: MessageArrived, batch: Sequence[Outgoing]) -> None:
         try:
             await self.connection.gateway.namespace.send(self.path, batch)
+        except OperationTimeout as error:
+            self._on_unknown(event, error)
         except ServiceBusError as error:
             self._refuse(event, error)
         else:
             self._done(event, Accepted())
         finally:
             self.connection.unconfirmed.count(-len(event.payload))
+
+    def _on_unknown(self, event: MessageArrived, error: OperationTimeout) -> None:
+        """End the link: no outcome of AMQP says that a message may be stored, or not."""
+        self._under_way -= 1
+        if not event.is_settled and self.link.is_open:
+            self.connection.links.end_unknown(self, error)
+        self.connection.flush_soon()
 
     def _refuse(self, event: MessageArrived, error: Exception) -> None:
         if isinstance(error, ServiceBusError):

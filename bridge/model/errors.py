@@ -131,7 +131,7 @@ class ServerBusy(ServiceBusError):
 
 
 class OperationTimeout(ServiceBusError):
-    """The operation did not end within its time."""
+    """The operation did not end within its time: it may have been carried out, or not."""
 
     condition, status, is_retryable = "com.microsoft:timeout", 408, True
 

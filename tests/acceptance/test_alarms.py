@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -10,6 +13,7 @@ from azure.servicebus.exceptions import ServiceBusServerBusyError
 
 from tests.acceptance.sdk import client_of, receive, send, take
 from tests.acceptance.test_serve import ready
+from tests.acceptance.told import Told, take_all
 from tests.fixtures.bridge import StartBridge
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
@@ -26,6 +30,9 @@ ALARMS = {
     "disk": (("set_disk_free_limit", "1000000GB"), ("set_disk_free_limit", "50MB")),
 }
 """What begins an alarm, and what ends it."""
+
+READ_BEFORE_S = 2.0
+"""What RabbitMQ had read before its alarm is confirmed sooner."""
 
 
 @pytest.mark.parametrize("alarm", ALARMS)
@@ -72,6 +79,47 @@ def test_an_alarm(
         send(client, "orders", "after")
         while str(take(receiver)[0]) != "after":
             pass
+
+
+def test_what_is_told_refused_as_an_alarm_begins_is_never_stored(
+    start_broker: Callable[[], Broker], start_bridge: StartBridge
+) -> None:
+    """A send that RabbitMQ may still store waits, then its link ends: that says nothing of it."""
+    own = start_broker()
+    assert own.node is not None
+    begin, end = ALARMS["disk"]
+    bridge = start_bridge(on=own, vhost="/")
+    told = Told()
+    with told.senders(bridge, 8):
+        eventually(lambda: len(told.accepted) > 200)
+        own.node.rabbitmqctl(*begin)
+        eventually(lambda: len(told.refused) > 100, within_s=120)
+        own.node.rabbitmqctl(*end)
+        before = len(told.accepted)
+        eventually(lambda: len(told.accepted) > before + 200, within_s=120)
+    assert {type(each) for each in told.errors} == {ServiceBusServerBusyError}
+    told.check(partial(take_all, bridge))
+
+
+def test_a_send_that_meets_an_alarm_is_accepted_when_the_alarm_ends(
+    start_broker: Callable[[], Broker], start_bridge: StartBridge
+) -> None:
+    """Its client waits, and need not send it again."""
+    own = start_broker()
+    assert own.node is not None
+    begin, end = ALARMS["disk"]
+    bridge = start_bridge(on=own, vhost="/")
+    with client_of(bridge) as client, client.get_queue_sender("orders") as sender:
+        sender.send_messages(ServiceBusMessage("before"))
+        own.node.rabbitmqctl(*begin)
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(sender.send_messages, ServiceBusMessage("first in the alarm"))
+            eventually(lambda: any("alarm" in reason for reason in ready(bridge)[1]))
+            time.sleep(3 * READ_BEFORE_S)  # an answer would come within this time
+            assert not sending.done()
+            own.node.rabbitmqctl(*end)
+            sending.result()
+    assert take_all(bridge) == {"before", "first in the alarm"}
 
 
 def test_an_alarm_that_no_send_has_met(

@@ -5,6 +5,8 @@ A mandatory message that no queue takes comes back by basic.return *before* it i
 (https://www.rabbitmq.com/docs/confirms#when-publishes-are-confirmed), and the return does not
 carry its number. The publisher finds the number by the message's content, so of two messages that
 are equal in everything, it may take the one for the other.
+
+What each publish is told follows `bridge.broker.errors`: stored, refused for sure, or unknown.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ from typing import Any
 from bridge.broker.connection.calls import Calls
 from bridge.broker.connection.transport import PARTS_MAX
 from bridge.broker.errors import (
+    AccessRefused,
     BrokerError,
     BrokerSilent,
     HeaderTooLarge,
+    NotFound,
+    NotStored,
     PublishRefused,
     Unroutable,
     WriteBufferFull,
@@ -58,7 +63,7 @@ class ChannelPublisher:
         self._published = 0
         self._lowest = 1
         self._unconfirmed: dict[int, _Publish] = {}
-        self._refusals: dict[int, Unroutable] = {}
+        self._returned: dict[int, BrokerError] = {}
         self._last_returned = 0
         self._watch: asyncio.TimerHandle | None = None
 
@@ -105,8 +110,8 @@ class ChannelPublisher:
             properties: encoded properties.
             body: the whole body.
             mandatory: whether RabbitMQ returns the message when no queue takes it.
-            settled: called with None when the message is confirmed, and with the error when it is
-                refused, returned, or lost with the channel.
+            settled: called once: with None when the message is confirmed, with `NotStored` when it
+                is refused or returned, and with another error when its outcome is unknown.
 
         Raises:
             BrokerError: nothing was published (the channel is closed, WriteBufferFull, or
@@ -181,7 +186,7 @@ class ChannelPublisher:
         if numbers.start == self._lowest:
             self._lowest = max(self._lowest, number + 1)
         take = self._unconfirmed.pop
-        has_refusals = not is_ack or bool(self._refusals)
+        has_refusals = not is_ack or bool(self._returned)
         error: BrokerError | None = None
         for each in numbers:
             publish = take(each, None)
@@ -197,7 +202,7 @@ class ChannelPublisher:
                     self._calls.blame(failure)
 
     def _refusal(self, number: int, publish: _Publish, is_ack: bool) -> BrokerError | None:
-        returned = self._refusals.pop(number, None)
+        returned = self._returned.pop(number, None)
         if returned is not None or is_ack:
             return returned
         return PublishRefused(text=f"RabbitMQ refused a message to {_place(publish)}")
@@ -208,30 +213,32 @@ class ChannelPublisher:
         """Take a message that no queue took; its confirm follows."""
         if not self._is_confirming:
             return
-        for number in self._returned(exchange, routing_key, properties, body):
+        text = f"{text}: no queue took a message to {exchange!r} with key {routing_key!r}"
+        numbers = self._numbers_of(exchange, routing_key, properties, body)
+        for number in numbers:
             self._last_returned = number
-            self._refusals[number] = Unroutable(
-                code, f"{text}: no queue took a message to {exchange!r} with key {routing_key!r}"
-            )
+            # One of several was returned, the others may be stored.
+            kind = Unroutable if len(numbers) == 1 else BrokerError
+            self._returned[number] = kind(code, text)
 
-    def _returned(
+    def _numbers_of(
         self, exchange: str, routing_key: str, properties: bytes, body: bytes
     ) -> list[int]:
         """Return the number of a returned message: the first equal publish after the last returned.
 
         RabbitMQ may encode the properties anew; then they are compared by value. When no publish
-        matches, all with the same exchange and key are taken for returned: a message too many may
-        be sent again, but none is lost.
+        has equal properties, the message may be any of those with its body, or with its route.
         """
-        candidates = [
+        on_route = [
             (number, publish)
             for number, publish in self._unconfirmed.items()
-            if number not in self._refusals and publish[:2] == (exchange, routing_key)
+            if number not in self._returned and publish[:2] == (exchange, routing_key)
         ]
+        candidates = [each for each in on_route if each[1][3] == body] or on_route
         later = [each for each in candidates if each[0] > self._last_returned]
         for numbers in (later, candidates):
             for number, publish in numbers:
-                if publish[3] == body and _are_equal(publish[2], properties):
+                if _are_equal(publish[2], properties):
                     return [number]
         return [number for number, _ in candidates]
 
@@ -259,14 +266,31 @@ class ChannelPublisher:
             )
 
     def fail(self, error: Callable[[], BrokerError]) -> None:
-        """Call `settled` of each unconfirmed publish with an error: no confirm comes any more."""
+        """Call `settled` of each unconfirmed publish with an error: no confirm comes any more.
+
+        The outcome is unknown, except of what was returned before, and of the last publish to the
+        exchange for which RabbitMQ has closed the channel, and those behind it: RabbitMQ handles
+        publishes in order, and none after the one that fails.
+        """
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
+        refused_from = self._refused_from(error())
         for number in list(self._unconfirmed):
             publish = self._unconfirmed.pop(number, None)
             if publish is not None and publish[4] is not None:
-                self._calls.notify(publish[4], error())
+                outcome = self._returned.pop(number, None) or error()
+                if number >= refused_from and not isinstance(outcome, NotStored):
+                    outcome = NotStored.because(outcome)
+                self._calls.notify(publish[4], outcome)
+
+    def _refused_from(self, error: BrokerError) -> int:
+        """Return the number from which on no publish is stored when the channel ends so."""
+        if isinstance(error, NotFound | AccessRefused):
+            for number in reversed(self._unconfirmed):
+                if f"exchange '{self._unconfirmed[number][0]}' in vhost" in error.text:
+                    return number
+        return self._published + 1
 
 
 def _place(publish: _Publish) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
-from bridge.broker.errors import BrokerError, PublishRefused
+from bridge.broker.errors import BrokerError, NotStored, PublishRefused
 from bridge.broker.handover import Acks, HandOver, Publish
 from bridge.broker.outcome import Done
 from bridge.wire.headers import DIRECT_REPLY_TO
@@ -122,10 +122,18 @@ class Publisher:
         )
 
     def lose(self, error: BrokerError) -> None:
-        """Fail the waiting publishes: the channel has ended."""
+        """Fail the waiting publishes: the channel has ended, and they were not written."""
         while self._waiting:
             _, fail = self._waiting.popleft()
-            fail(error.again())
+            fail(NotStored.because(error))
+
+    def withdraw(self, settled: Done) -> bool:
+        """Drop a publish that waits for room; return whether it did, and will not be written."""
+        for each in self._waiting:
+            if each[1] is settled:
+                self._waiting.remove(each)
+                return True
+        return False
 
     def _when_room(self, publish: Callable[[], object], fail: Done) -> None:
         self.used_s = self._clock()
@@ -149,4 +157,4 @@ class Publisher:
             try:
                 publish()
             except BrokerError as failure:
-                fail(failure)
+                fail(NotStored.because(failure))

@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 
-from bridge.broker.errors import BrokerError, NotFound, Unroutable
+from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
 from bridge.engine.ownership.services import Services
 from bridge.message.envelopes import Outgoing, encode
@@ -19,6 +19,7 @@ from bridge.model.errors import (
     EntityNotFound,
     MessageSizeExceeded,
     NotAllowed,
+    OperationTimeout,
     QuotaExceeded,
     ServerBusy,
     ServiceBusError,
@@ -38,6 +39,9 @@ CATCH_UP_S = 5.0
 """The longest wait of a batch delete, or a list of sessions, for earlier messages' numbers."""
 
 _NO_ENTITY = bytes(SHORT_ID_BYTES)
+
+_MISSING = (312, 404)
+"""RabbitMQ's reply codes: no queue took the message, there is no such exchange."""
 
 
 def new_identity() -> bytes:
@@ -77,7 +81,12 @@ class Sending:
         return texts.full(type(entity).__name__, entity.path, entity.max_size_mb * MEBIBYTE)
 
     async def send(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> None:
-        """Store all messages or none."""
+        """Store all messages or none.
+
+        Raises:
+            OperationTimeout: whether they are stored is unknown. After any other error they are
+                not.
+        """
         body = self._checked(Operation.SEND, entity, batch)
         if not batch:
             return
@@ -128,8 +137,8 @@ class Sending:
         except Unroutable as error:
             self._on_missing(entity.path)
             raise EntityNotFound(texts.not_found(entity.path)) from error
-        except ServerBusy as error:
-            if isinstance(error.__cause__, NotFound):
+        except (ServerBusy, OperationTimeout) as error:
+            if isinstance(error.__cause__, BrokerError) and error.__cause__.code in _MISSING:
                 self._on_missing(entity.path)
             raise
 

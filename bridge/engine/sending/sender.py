@@ -28,6 +28,7 @@ from bridge.broker.errors import (
     HeaderTooLarge,
     PublishRefused,
     Unroutable,
+    is_refused,
 )
 from bridge.broker.failpoint import reach
 from bridge.broker.handover import Acks, Publish
@@ -51,10 +52,10 @@ from bridge.wire.reply import Done, Refused, decode_reply
 REPLY_TIMEOUT_S = 30.0
 """The longest wait for another process; a sequencer's takeover of an inbox needs a few seconds."""
 
-BLOCKED_GRACE_S = 2.0
-"""The time in which RabbitMQ confirms the messages that it had read before its alarm."""
-
-_CONFIRM_TIMEOUT_S = 20.0
+CONFIRM_WAIT_S = 20.0
+"""The longest wait for a confirm, also while RabbitMQ has an alarm; then the outcome is unknown. A
+client waits 60 s for an answer, and a lock lasts 30 s or longer: a client whose sends wait may have
+to be read from before."""
 
 TARGETS_MAX = 900
 SHARED_MAX = 64
@@ -92,7 +93,6 @@ class Sender:
         self._addresses: Addresses | None = None
         self._publishers: dict[str, Publisher] = {}
         self._silent = Silences(IDLE_S)
-        self._unconfirmed: set[asyncio.Future[None]] = set()
         self._questions: dict[str, tuple[asyncio.Future[Delivery], Channel]] = {}
         self._question_numbers = itertools.count(1)
         self.blocked: str | None = None
@@ -130,9 +130,8 @@ class Sender:
         """Publish and wait for the confirm.
 
         Raises:
-            ServerBusy: RabbitMQ takes no messages now; after a loss of the connection the message
-                may have arrived all the same.
-            OperationTimeout: no confirm has come; the message may have arrived.
+            ServerBusy: RabbitMQ takes no messages now; this one is not stored.
+            OperationTimeout: no confirm has come, or none will: the message may be stored.
             MessageSizeExceeded: no frame holds its properties.
             Unroutable: no queue took it.
         """
@@ -148,22 +147,30 @@ class Sender:
         try:
             publisher = self._publisher(target)
             publisher.publish(exchange, key, properties, body, settled)
-            reach("engine.send.published", publisher.channel)
-            self._unconfirmed.add(confirmed)
-            async with asyncio.timeout(_CONFIRM_TIMEOUT_S):
+        except BrokerError as error:  # nothing was written
+            raise _refusal(error) from error
+        reach("engine.send.published", publisher.channel)
+        try:
+            async with asyncio.timeout(CONFIRM_WAIT_S):
                 await confirmed
+        except TimeoutError as error:
+            if publisher.withdraw(settled):
+                raise _busy(self._unconfirmed) from error
+            raise OperationTimeout(texts.unknown(self._unconfirmed)) from error
         except Unroutable:
             raise
-        except TimeoutError as timeout:
-            text = "RabbitMQ has not confirmed the message in time."
-            raise OperationTimeout(text) from timeout
-        except HeaderTooLarge as error:
-            raise MessageSizeExceeded(str(error)) from error
         except BrokerError as error:
-            raise _busy(str(error)) from error
-        finally:
-            self._unconfirmed.discard(confirmed)
+            if is_refused(error):
+                raise _refusal(error) from error
+            raise OperationTimeout(texts.unknown(error)) from error
         reach("engine.send.confirmed")
+
+    @property
+    def _unconfirmed(self) -> str:
+        """Why a publish is not confirmed in time."""
+        if self.blocked is not None:
+            return f"RabbitMQ has an alarm: {self.blocked}"
+        return "RabbitMQ has not confirmed in time"
 
     def hand_over(
         self, publishes: Sequence[Publish], *, acks: Acks, done: Outcome, failpoint: str
@@ -207,7 +214,8 @@ class Sender:
             can_expire: RabbitMQ drops an unread question after `REPLY_TIMEOUT_S`.
 
         Raises:
-            ServerBusy, OperationTimeout, Unroutable: there is no answer.
+            ServerBusy, Unroutable: the question was not asked.
+            OperationTimeout: there is no answer; what was asked may be done, or be done yet.
             ServiceBusError: the answer is this error.
         """
         try:
@@ -230,8 +238,7 @@ class Sender:
             async with asyncio.timeout(REPLY_TIMEOUT_S):
                 reply = decode_reply((await answer).body)
         except TimeoutError as error:
-            text = "The operation did not complete within the allocated time."
-            raise OperationTimeout(text) from error
+            raise OperationTimeout(texts.unknown("no answer has come in time")) from error
         finally:
             del self._questions[number]
         if isinstance(reply, Refused):
@@ -339,7 +346,7 @@ class Sender:
         publisher.lose(error)
         for question, channel in self._questions.values():
             if channel is publisher.channel and not question.done():
-                question.set_exception(_busy("the channel was lost"))
+                question.set_exception(OperationTimeout(texts.unknown(error)))
                 question.exception()
 
     async def _work(self, connection: Connection) -> None:
@@ -365,15 +372,6 @@ class Sender:
 
     def _on_blocked(self, is_blocked: bool, reason: str) -> None:
         self.blocked = (reason or "no reason given") if is_blocked else None
-        if is_blocked:
-            waiting = list(self._unconfirmed)
-            asyncio.get_running_loop().call_later(BLOCKED_GRACE_S, self._give_up, waiting)
-
-    def _give_up(self, waiting: list[asyncio.Future[None]]) -> None:
-        if self.blocked is not None:
-            for confirmed in waiting:
-                if not confirmed.done():
-                    confirmed.set_exception(_busy(f"RabbitMQ has an alarm: {self.blocked}"))
 
     def _on_reply(self, delivery: Delivery) -> None:
         try:
@@ -394,3 +392,10 @@ def _error_of(reply: Refused) -> ServiceBusError:
 
 def _busy(reason: str) -> ServerBusy:
     return ServerBusy(texts.busy(reason))
+
+
+def _refusal(error: BrokerError) -> ServiceBusError:
+    """Return the error of a publish of which nothing is stored."""
+    if isinstance(error, HeaderTooLarge):
+        return MessageSizeExceeded(str(error))
+    return _busy(str(error))

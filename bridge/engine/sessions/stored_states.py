@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
+from bridge.broker.errors import BrokerError
 from bridge.broker.outcome import resolve
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
@@ -51,9 +52,10 @@ class StoredStates:
         """Store a session's state; `None` clears it. Of two calls the later one counts.
 
         Raises:
-            ServerBusy, BrokerError: the state is unchanged, as far as this process knows.
-            OperationTimeout: RabbitMQ did not deliver the state in time: it may be set or not.
-            SessionLockLost: this process is no more the owner; the next owner has the state.
+            ServerBusy, BrokerError: the state is unchanged.
+            OperationTimeout: RabbitMQ did not deliver the state in time, or this process lost the
+                ownership meanwhile: the state may be set or not.
+            SessionLockLost: this process is no more the owner; the state is unchanged.
         """
         channel = self._ownership.channel
         change = self._changes.setdefault(session_id, asyncio.Lock())
@@ -71,7 +73,10 @@ class StoredStates:
             ack(channel, tag, POINT)
             written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             channel.when_written(partial(resolve, written))
-            await written
+            try:
+                await written
+            except BrokerError as error:
+                raise OperationTimeout(texts.unknown(error)) from error
 
     async def _set(self, session_id: str, state: bytes) -> None:
         updated_ms = self.states.next_ms(session_id, now_ms())
@@ -83,11 +88,11 @@ class StoredStates:
             async with asyncio.timeout(BROUGHT_S):
                 is_here = await coming
         except TimeoutError as error:
-            raise OperationTimeout("RabbitMQ does not deliver states of sessions now.") from error
+            raise OperationTimeout(texts.unknown("RabbitMQ does not deliver states now")) from error
         finally:
             del self._coming[session_id, updated_ms]
         if not is_here:
-            raise SessionLockLost(texts.SESSION_LOCK_LOST)
+            raise OperationTimeout(texts.unknown("another process keeps the session's state now"))
 
     def arrived(self, delivery: Delivery, table: Table) -> None:
         """Keep a delivered state, unless a later one is known; ack the earlier of the two."""

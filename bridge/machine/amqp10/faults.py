@@ -20,6 +20,7 @@ HANDLE_IN_USE = "amqp:session:handle-in-use"
 UNATTACHED_HANDLE = "amqp:session:unattached-handle"
 INTERNAL_ERROR = "amqp:internal-error"
 RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
+DETACH_FORCED = "amqp:link:detach-forced"
 TRANSFER_LIMIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
 MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 
