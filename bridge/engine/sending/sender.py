@@ -25,7 +25,6 @@ from bridge.broker.errors import (
     BrokerError,
     BrokerSilent,
     ConnectionLost,
-    HeaderTooLarge,
     PublishRefused,
     Unroutable,
     is_refused,
@@ -35,16 +34,9 @@ from bridge.broker.handover import Acks, Publish
 from bridge.broker.outcome import Done as Outcome
 from bridge.broker.outcome import resolve
 from bridge.broker.reconnect import is_permanent, keep_connected
-from bridge.engine import texts
+from bridge.engine.sending.answers import busy, error_of, refusal, unknown
 from bridge.engine.sending.publisher import Publisher
 from bridge.engine.sending.silences import Silences
-from bridge.model.errors import (
-    InternalError,
-    MessageSizeExceeded,
-    OperationTimeout,
-    ServerBusy,
-    ServiceBusError,
-)
 from bridge.wire.basic import Properties, Table
 from bridge.wire.headers import DIRECT_REPLY_TO
 from bridge.wire.reply import Done, Refused, decode_reply
@@ -148,21 +140,19 @@ class Sender:
             publisher = self._publisher(target)
             publisher.publish(exchange, key, properties, body, settled)
         except BrokerError as error:  # nothing was written
-            raise _refusal(error) from error
+            raise refusal(error) from error
         reach("engine.send.published", publisher.channel)
         try:
             async with asyncio.timeout(CONFIRM_WAIT_S):
                 await confirmed
         except TimeoutError as error:
             if publisher.withdraw(settled):
-                raise _busy(self._unconfirmed) from error
-            raise OperationTimeout(texts.unknown(self._unconfirmed)) from error
+                raise busy(self._unconfirmed) from error
+            raise unknown(self._unconfirmed) from error
         except Unroutable:
             raise
         except BrokerError as error:
-            if is_refused(error):
-                raise _refusal(error) from error
-            raise OperationTimeout(texts.unknown(error)) from error
+            raise (refusal(error) if is_refused(error) else unknown(error)) from error
         reach("engine.send.confirmed")
 
     @property
@@ -222,7 +212,7 @@ class Sender:
             publisher = self._publisher(exchange or key)
             publisher.hear_replies()
         except BrokerError as error:
-            raise _busy(str(error)) from error
+            raise busy(str(error)) from error
         number = str(next(self._question_numbers))
         answer: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         self._questions[number] = answer, publisher.channel
@@ -238,11 +228,11 @@ class Sender:
             async with asyncio.timeout(REPLY_TIMEOUT_S):
                 reply = decode_reply((await answer).body)
         except TimeoutError as error:
-            raise OperationTimeout(texts.unknown("no answer has come in time")) from error
+            raise unknown("no answer has come in time") from error
         finally:
             del self._questions[number]
         if isinstance(reply, Refused):
-            raise _error_of(reply)
+            raise error_of(reply)
         return reply
 
     def post(self, queue: str, body: bytes, done: Outcome) -> None:
@@ -306,17 +296,17 @@ class Sender:
     def _publisher(self, target: str) -> Publisher:
         """Return a target's publisher; above `TARGETS_MAX` targets, some share one."""
         if self.blocked is not None:
-            raise _busy(f"RabbitMQ has an alarm: {self.blocked}")
+            raise busy(f"RabbitMQ has an alarm: {self.blocked}")
         connection = self._connection
         if connection is None:
-            raise _busy(f"no connection to RabbitMQ: {self.lost}")
+            raise busy(f"no connection to RabbitMQ: {self.lost}")
         publisher = self._publishers.get(target)
         if publisher is not None and publisher.channel.close_reason is None:
             return publisher
         if len(self._publishers) >= TARGETS_MAX:
             self._retire()
             if len(self._publishers) >= TARGETS_MAX + SHARED_MAX:
-                raise _busy("every channel for publishing is in use")
+                raise busy("every channel for publishing is in use")
             if len(self._publishers) >= TARGETS_MAX:
                 shared = f"{_ANSWERS}{zlib.crc32(target.encode()) % SHARED_MAX}"
                 if target != shared:
@@ -346,7 +336,7 @@ class Sender:
         publisher.lose(error)
         for question, channel in self._questions.values():
             if channel is publisher.channel and not question.done():
-                question.set_exception(OperationTimeout(texts.unknown(error)))
+                question.set_exception(unknown(error))
                 question.exception()
 
     async def _work(self, connection: Connection) -> None:
@@ -382,20 +372,3 @@ class Sender:
         question, _ = self._questions.get(number, (None, None))
         if question is not None and not question.done():
             question.set_result(delivery)
-
-
-def _error_of(reply: Refused) -> ServiceBusError:
-    """Return the error that another process reported."""
-    kinds = (each for each in ServiceBusError.__subclasses__() if each.condition == reply.condition)
-    return next(kinds, InternalError)(reply.description)
-
-
-def _busy(reason: str) -> ServerBusy:
-    return ServerBusy(texts.busy(reason))
-
-
-def _refusal(error: BrokerError) -> ServiceBusError:
-    """Return the error of a publish of which nothing is stored."""
-    if isinstance(error, HeaderTooLarge):
-        return MessageSizeExceeded(str(error))
-    return _busy(str(error))
