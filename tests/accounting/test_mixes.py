@@ -1,0 +1,28 @@
+"""Ordinary use: clients that settle in every way, side by side, and each message in one place."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.accounting.mix import Mix, other_client, python_client
+from tests.acceptance.driver import node_program
+from tests.fixtures.bridge import Bridge
+
+LANES = ("azure", "azure-aio", "pika", "aio-pika")
+
+
+@pytest.mark.timeout(600)
+def test_python_clients_beside_each_other(bridge: Bridge) -> None:
+    """The SDK in both styles and the library in both lanes, on every kind of place."""
+    clients = [
+        *(python_client(lane, "batch", "plain") for lane in LANES),
+        *(python_client(lane, "sessions", "sessions") for lane in ("azure", "pika", "aio-pika")),
+        python_client("azure", "batch", "unique"),
+        python_client("azure-aio", "batch", "target"),
+        python_client("pika", "batch", "target"),
+        python_client("azure", "batch", "events/subscriptions/all"),
+        python_client("aio-pika", "batch", "events/subscriptions/all"),
+        python_client("azure", "delete", "taken"),
+        python_client("pika", "delete", "taken"),
+    ]
+    print(Mix(bridge, [of(bridge) for of in clients]).run(1_500))
