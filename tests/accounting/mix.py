@@ -14,13 +14,19 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage
+from azure.servicebus import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceiveMode,
+)
 from azure.servicebus.exceptions import MessageNotFoundError, OperationTimeoutError
 
 from tests.accounting.account import Account, Left, Line, faults_of
@@ -161,7 +167,9 @@ class Mix:
                 process.tell_to_end()
             ends = [process.end() for process in processes]
         faults = [end for end in ends if end]
-        left = {place: list(self._drain(place)) for place in sorted(places)}
+        with ThreadPoolExecutor() as at_once:
+            found = at_once.map(lambda place: list(self._drain(place)), sorted(places))
+            left = dict(zip(sorted(places), found, strict=True))
         for place in places:
             faults += faults_of(self._account(place, left[place]))
         numbers = self._numbers(left)
@@ -243,7 +251,8 @@ class Mix:
             for each in self.lines[place]
             if each["what"] == "settling" and each["how"] == "defer"
         )
-        with ServiceBusClient.from_connection_string(self.bridge.connection_string) as client:
+        text = self.bridge.connection_string
+        with ServiceBusClient.from_connection_string(text, retry_total=0) as client:
             yield from _deferred(client, place, deferred)
             yield from _active(client, place)
             with _receiver(client, place, sub_queue="deadletter") as receiver:
@@ -252,6 +261,7 @@ class Mix:
 
 
 def _receiver(client: ServiceBusClient, place: str, **options: Any) -> Any:
+    options = {"receive_mode": ServiceBusReceiveMode.RECEIVE_AND_DELETE, **options}
     topic, is_subscription, name = place.partition("/subscriptions/")
     if is_subscription:
         return client.get_subscription_receiver(topic, name, **options)
@@ -262,7 +272,6 @@ def _taken(receiver: Any, state: str, quiet_s: float) -> Iterable[Left]:
     while messages := receiver.receive_messages(FULL, max_wait_time=quiet_s):
         for message in messages:
             yield _left(message, state)
-            receiver.complete_message(message)
 
 
 def _left(message: Any, state: str) -> Left:
@@ -281,7 +290,6 @@ def _deferred(
                 with suppress(MessageNotFoundError):
                     for message in receiver.receive_deferred_messages([number]):
                         yield _left(message, "deferred")
-                        receiver.complete_message(message)
 
 
 def _active(client: ServiceBusClient, place: str) -> Iterable[Left]:

@@ -11,6 +11,26 @@ from tests.fixtures.bridge import Bridge
 LANES = ("azure", "azure-aio", "pika", "aio-pika")
 
 
+def javascript() -> list[str]:
+    """Return the command of the JavaScript program, with the corrected copy of rhea's sessions."""
+    node, program = node_program("accounting.mjs")
+    return [node, "--require", program.replace("accounting.mjs", "corrected.cjs"), program]
+
+
+@pytest.mark.timeout(600)
+def test_javascript_clients_beside_each_other(bridge: Bridge) -> None:
+    """Processors whose handlers throw, batches and sessions."""
+    clients = [
+        other_client(javascript, "processor", "plain"),
+        other_client(javascript, "batch", "plain"),
+        other_client(javascript, "sessions", "sessions"),
+        other_client(javascript, "processor", "target"),
+        other_client(javascript, "processor", "events/subscriptions/all"),
+        other_client(javascript, "batch", "unique"),
+    ]
+    print(Mix(bridge, [of(bridge) for of in clients], seed=1).run(1_000))
+
+
 @pytest.mark.timeout(600)
 def test_python_clients_beside_each_other(bridge: Bridge) -> None:
     """The SDK in both styles and the library in both lanes, on every kind of place."""
