@@ -82,6 +82,23 @@ def go_program(name: str, package: str = ".") -> list[str]:
     return [program]
 
 
+def dotnet_program(name: str) -> list[str]:
+    """Build a C# program; return its command.
+
+    DOTNET_KIT names a program that compiles and runs a folder of C# (`KIT TOOLS FOLDER ARGUMENTS`)
+    where .NET's own SDK is not installed.
+    """
+    folder = HERE / "dotnet" / name
+    kit = os.environ.get("DOTNET_KIT")
+    if kit:
+        command = [kit, str(HERE.parents[1] / ".busbridge" / "dotnet"), str(folder)]
+        build(folder, "env", "COMPILE=only", *command)
+        return command
+    dotnet = tool("dotnet", ".NET 10 is needed, or DOTNET_KIT")
+    build(folder, dotnet, "build", "--nologo", "--output", "target/out")
+    return [dotnet, str(folder / "target" / "out" / f"{name}.dll")]
+
+
 def node_program(script: str, folder: str = "node") -> list[str]:
     """Return the command of a JavaScript program."""
     modules = HERE / folder / "node_modules" / "@azure" / "service-bus"

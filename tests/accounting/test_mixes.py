@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.accounting.mix import Mix, other_client, python_client
-from tests.acceptance.driver import node_program
+from tests.acceptance.driver import dotnet_program, go_program, java_program, node_program
 from tests.fixtures.bridge import Bridge
 
 LANES = ("azure", "azure-aio", "pika", "aio-pika")
@@ -29,6 +29,54 @@ def test_javascript_clients_beside_each_other(bridge: Bridge) -> None:
         other_client(javascript, "batch", "unique"),
     ]
     print(Mix(bridge, [of(bridge) for of in clients], seed=1).run(1_000))
+
+
+def java() -> list[str]:
+    """Return the command of the Java program."""
+    return java_program("Accounting")
+
+
+def go() -> list[str]:
+    """Return the command of the Go program."""
+    return go_program("accounting", "./accounting")
+
+
+def dotnet() -> list[str]:
+    """Return the command of the C# program."""
+    return dotnet_program("accounting")
+
+
+@pytest.mark.sdks
+@pytest.mark.timeout(600)
+def test_java_and_go_clients_beside_each_other(bridge: Bridge) -> None:
+    """Processors whose handlers throw, batches and sessions, two SDKs on each place."""
+    clients = [
+        other_client(java, "processor", "plain"),
+        other_client(go, "batch", "plain"),
+        other_client(java, "sessions", "sessions"),
+        other_client(go, "sessions", "sessions"),
+        other_client(java, "batch", "target"),
+        other_client(go, "batch", "target"),
+        other_client(java, "processor", "events/subscriptions/all"),
+        other_client(go, "batch", "unique"),
+    ]
+    print(Mix(bridge, [of(bridge) for of in clients], seed=2).run(2_000))
+
+
+@pytest.mark.sdks
+@pytest.mark.timeout(600)
+def test_dotnet_clients_beside_each_other(bridge: Bridge) -> None:
+    """Processors whose handlers throw, with and without prefetch, batches and sessions."""
+    clients = [
+        other_client(dotnet, "processor", "plain"),
+        other_client(dotnet, "prefetching", "plain"),
+        other_client(dotnet, "sessions", "sessions"),
+        other_client(dotnet, "batch", "target"),
+        other_client(dotnet, "prefetching", "target"),
+        other_client(dotnet, "prefetching", "events/subscriptions/all"),
+        other_client(dotnet, "processor", "unique"),
+    ]
+    print(Mix(bridge, [of(bridge) for of in clients], seed=3).run(2_000))
 
 
 @pytest.mark.timeout(600)
