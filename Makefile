@@ -73,7 +73,7 @@ parity: setup compiled ## Azure's own tests of its Python and Go SDKs, scored in
 test-matrix: setup compiled ## The tests that need a RabbitMQ, against 3.10, 4.0 and 4.3; the library on Python 3.13 and 3.14 (no root, no Docker)
 	@$(COMPILED) WORKERS=$(WORKERS) tests/brokers/matrix $(ARGS)
 
-test-sdks: setup compiled ## The Java and Go SDKs (needs JDK 17, Maven, Go 1.23 or newer), an older Python client, previews of Python and JavaScript
+test-sdks: setup compiled ## The Java, Go and .NET SDKs (needs JDK 17, Maven, Go 1.23, .NET 10), an older Python client, previews of Python and JavaScript
 	@docker/setup/sdks
 	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m sdks --numprocesses 3 --dist loadscope --durations 15 $(ARGS)
 

@@ -39,6 +39,12 @@ class Balancer:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
+    def cut(self) -> None:
+        """End all connections that there are; new ones are passed on."""
+        for each in list(self._sockets):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:

@@ -31,9 +31,9 @@ _COUNTED = ("abandon", "throw", "lapse")
 _REFUSED = "refused"
 
 Line = Mapping[str, Any]
-"""What a client printed: `what` (got, settling, settled, refused), `id`, `number`, `session` ("" for
-none), `at`; of got: `count` (failed deliveries before), `until` (its lock's end, or null); of the
-others: `how`."""
+"""What a client printed: `what` (got, settling, settled, refused), `id`, `number`, `session` (""
+for none), `at`; of got: `count` (failed deliveries before), `until` (its lock's end, or null); of
+the others: `how`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _judge_end(account: Account, story: _Story) -> Iterable[str]:
     if len(story.left) > 1:
         yield "doubled"
     if not story.left:
-        if not _may_be_completed(story):
+        if not _may_be_completed(story, has_cuts=account.has_cuts):
             yield "lost"
         return
     left = story.left[0]
@@ -158,10 +158,10 @@ def _judge_end(account: Account, story: _Story) -> Iterable[str]:
         yield f"not as asked: dead-lettered by nobody ({left.reason})"
 
 
-def _may_be_completed(story: _Story) -> bool:
-    """Whether a completion was asked for that was never answered."""
+def _may_be_completed(story: _Story, *, has_cuts: bool) -> bool:
+    """Whether a completion was asked for and never answered; a cut is reported as a refusal."""
     asked = len(story.of("settling", "complete"))
-    return asked > len(story.of(_REFUSED, "complete"))
+    return asked > (0 if has_cuts else len(story.of(_REFUSED, "complete")))
 
 
 def _is_after_defer(story: _Story) -> bool:

@@ -1,4 +1,4 @@
-"""What a client does with a delivery: by its identity and delivery count, the same in every language.
+"""What a client does with a delivery, by its identity and count, the same in every language.
 
 The programs in JavaScript, Java, Go and C# reckon alike: FNV-1a, 32 bits, of `ID/COUNT`, modulo
 100, looked up in the shares below.

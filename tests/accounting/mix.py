@@ -29,6 +29,7 @@ from azure.servicebus import (
 )
 from azure.servicebus.exceptions import MessageNotFoundError, OperationTimeoutError
 
+from tests.acceptance.balancer import Balancer
 from tests.accounting.account import Account, Left, Line, faults_of
 from tests.accounting.fates import POISON
 from tests.fixtures.bridge import Bridge
@@ -38,6 +39,7 @@ LOCK_S = {"sessions": 30.0}
 SESSIONS = 12
 AHEAD_MS = (200, 1_500)
 POISONED = 0.02
+CUT_EVERY_S = (1.0, 4.0)
 SETTLES_WITHIN_S = 180.0
 FULL = 100
 """A page of the drains, and the most that waits in a batch."""
@@ -67,24 +69,39 @@ class Client:
     has_cuts: bool = False
 
 
-def python_client(lane: str, kind: str, place: str) -> Callable[[Bridge], Client]:
-    """Return a Python client, once there is a bridge; see `worker`."""
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What clients connect to.
 
-    def of(bridge: Bridge) -> Client:
+    Attributes:
+        has_cuts: something is in between that cuts connections.
+    """
+
+    connection_string: str
+    amqp_url: str
+    has_cuts: bool = False
+
+
+ClientOf = Callable[[Where], Client]
+"""Makes a client, once it is known where the bridge is."""
+
+
+def python_client(lane: str, kind: str, place: str) -> ClientOf:
+    """Return a Python client; see `worker`."""
+
+    def of(where: Where) -> Client:
         module = (sys.executable, "-W", "ignore", "-m", "tests.accounting.worker")
-        arguments = (lane, kind, bridge.connection_string, bridge.amqp_url, place)
-        return Client(place, (*module, *arguments))
+        arguments = (lane, kind, where.connection_string, where.amqp_url, place)
+        return Client(place, (*module, *arguments), where.has_cuts)
 
     return of
 
 
-def other_client(
-    command: Callable[[], Sequence[str]], kind: str, place: str
-) -> Callable[[Bridge], Client]:
+def other_client(command: Callable[[], Sequence[str]], kind: str, place: str) -> ClientOf:
     """Return a client in another language: `COMMAND KIND CONNECTION_STRING PLACE`."""
 
-    def of(bridge: Bridge) -> Client:
-        return Client(place, (*command(), kind, bridge.connection_string, place))
+    def of(where: Where) -> Client:
+        return Client(place, (*command(), kind, where.connection_string, place), where.has_cuts)
 
     return of
 
@@ -141,13 +158,17 @@ class Mix:
     """A bridge, the clients on it, and what was sent.
 
     Attributes:
+        cut: clients whose connections are cut every few seconds while messages are sent.
+        senders: how many send at a time.
         lines: place -> what its clients printed.
         sent: where to -> identities that were accepted.
     """
 
     bridge: Bridge
-    clients: Sequence[Client]
+    clients: Sequence[ClientOf]
     seed: int = 0
+    cut: Sequence[ClientOf] = ()
+    senders: int = 1
     lines: dict[str, list[Line]] = field(default_factory=lambda: defaultdict(list))
     sent: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -157,33 +178,39 @@ class Mix:
         Raises:
             AssertionError: with every fault.
         """
-        processes = [_Process(each, self.lines[each.place]) for each in self.clients]
-        places = {each.place for each in self.clients}
-        try:
-            self._send(count, sorted({to for place in places for to in FED_BY[place]}))
-            self._await_quiet(places)
-        finally:
-            for process in processes:
-                process.tell_to_end()
-            ends = [process.end() for process in processes]
+        here = Where(self.bridge.connection_string, self.bridge.amqp_url)
+        with Balancer(self.bridge.port) as balancer:
+            there = here.connection_string.replace(f":{self.bridge.port};", f":{balancer.port};")
+            cut = Where(there, here.amqp_url, has_cuts=True)
+            clients = [*(of(here) for of in self.clients), *(of(cut) for of in self.cut)]
+            places = sorted({each.place for each in clients})
+            processes = [_Process(each, self.lines[each.place]) for each in clients]
+            try:
+                self._send_all(count, places, balancer)
+                self._await_quiet(places)
+            finally:
+                for process in processes:
+                    process.tell_to_end()
+                ends = [process.end() for process in processes]
         faults = [end for end in ends if end]
         with ThreadPoolExecutor() as at_once:
-            found = at_once.map(lambda place: list(self._drain(place)), sorted(places))
-            left = dict(zip(sorted(places), found, strict=True))
+            found = at_once.map(lambda place: list(self._drain(place)), places)
+            left = dict(zip(places, found, strict=True))
         for place in places:
-            faults += faults_of(self._account(place, left[place]))
+            has_cuts = any(each.has_cuts for each in clients if each.place == place)
+            faults += faults_of(self._account(place, left[place], has_cuts=has_cuts))
         numbers = self._numbers(left)
         assert not faults, "\n".join([f"{len(faults)} faults", *faults[:20], numbers])
         return numbers
 
-    def _account(self, place: str, left: list[Left]) -> Account:
+    def _account(self, place: str, left: list[Left], *, has_cuts: bool) -> Account:
         return Account(
             place=place,
             max_delivery_count=MAX_DELIVERY_COUNT,
             sent=[identity for to in FED_BY[place] for identity in self.sent[to]],
             lines=self.lines[place],
             left=left,
-            has_cuts=any(each.has_cuts for each in self.clients if each.place == place),
+            has_cuts=has_cuts,
         )
 
     def _numbers(self, left: dict[str, list[Left]]) -> str:
@@ -196,23 +223,39 @@ class Mix:
             rows.append(f"{place}: {sent} sent, {dict(how)}, {refused} refused, {dict(states)}")
         return "\n".join(rows)
 
-    def _send(self, count: int, targets: list[str]) -> None:
+    def _send_all(self, count: int, places: Iterable[str], balancer: Balancer) -> None:
+        targets = sorted({to for place in places for to in FED_BY[place]})
         chance = random.Random(self.seed)
+        with ThreadPoolExecutor(self.senders) as at_once:
+            share = count // self.senders
+            sending = [
+                at_once.submit(self._send, share, targets, f"{self.seed}-{index}")
+                for index in range(self.senders)
+            ]
+            while self.cut and not all(each.done() for each in sending):
+                time.sleep(chance.uniform(*CUT_EVERY_S))
+                balancer.cut()
+            for each in sending:
+                each.result()
+
+    def _send(self, count: int, targets: list[str], mark: str) -> None:
+        chance = random.Random(mark)
         made = 0
         with ServiceBusClient.from_connection_string(self.bridge.connection_string) as client:
             senders = {to: client.get_queue_sender(to) for to in targets}
             while made < count:
                 to = chance.choice(targets)
                 size = chance.choice((1, 1, 2, 10, 30))
-                messages = [self._message(chance, to, made + index) for index in range(size)]
+                numbers = range(made, made + size)
+                messages = [self._message(chance, to, f"{mark}-{number}") for number in numbers]
                 made += size
                 self._send_to(chance, to, senders[to], messages)
             for sender in senders.values():
                 sender.close()
 
-    def _message(self, chance: random.Random, to: str, index: int) -> ServiceBusMessage:
+    def _message(self, chance: random.Random, to: str, mark: str) -> ServiceBusMessage:
         poison = f"{POISON}-" if chance.random() < POISONED else ""
-        identity = f"{poison}{to}-{self.seed}-{index}"
+        identity = f"{poison}{to}-{mark}"
         session = f"s{chance.randrange(SESSIONS)}" if to == "sessions" else None
         return ServiceBusMessage(identity, message_id=identity, session_id=session)
 

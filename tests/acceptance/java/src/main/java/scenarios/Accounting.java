@@ -103,6 +103,12 @@ public final class Accounting {
         String fate = fateOf(message, isInSession);
         switch (fate) {
             case "throw" -> {
+                // Without auto-complete this client settles nothing then: the lock's end counts,
+                // but a session's messages go back uncounted.
+                if (isInSession) {
+                    settle(message, fate, context::abandon);
+                    return;
+                }
                 say("settling", message, "\"how\":\"throw\"");
                 throw new IllegalStateException("the handler has failed");
             }
