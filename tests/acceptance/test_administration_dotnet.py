@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from azure.servicebus.management import AuthorizationRule, ServiceBusAdministrationClient
 
-from tests.acceptance.dotnet import (
+from tests.acceptance.dotnet_client import (
     DEFAULT_RULE,
     SERVICE_BUS,
     TYPE,
