@@ -22,7 +22,7 @@ from bridge.wire.amqp10.performatives import (
     Source,
     Transfer,
 )
-from bridge.wire.amqp10.types import Symbol
+from bridge.wire.amqp10.types import Described, Symbol, read_value
 from tests.conformance.client import Client, sas
 from tests.conformance.door import ROOT_RULE
 from tests.integration.door import Door
@@ -30,6 +30,7 @@ from tests.integration.door import Door
 PATIENCE_S = 120.0
 
 FILTER = Symbol("com.microsoft:session-filter")
+HEADER = 0x70
 SETTLED = 1
 """snd-settle-mode of a receive-and-delete link."""
 
@@ -81,10 +82,10 @@ class Peer(Client):
 
     async def bodies(self, handle: int, count: int) -> list[str]:
         """Wait for so many messages and settle them; return what they say, in their order."""
-        return [(await self.message(handle)).value for _ in range(count)]
+        return [(await self.message(handle))[0] for _ in range(count)]
 
-    async def message(self, handle: int) -> Message:
-        """Wait for a message and complete it, unless it is settled."""
+    async def message(self, handle: int) -> tuple[str, int]:
+        """Wait for a message and complete it, unless it is settled; return text and count."""
         transfer, payload = await self.next(Transfer, handle=handle)
         more = transfer.more
         while more:
@@ -92,7 +93,9 @@ class Peer(Client):
             payload, more = payload + rest, part.more
         if not transfer.settled:
             await self.complete(transfer.delivery_id)
-        return decode_message(payload)
+        header, _ = read_value(payload, 0)
+        counts = isinstance(header, Described) and header.descriptor == HEADER
+        return str(decode_message(payload).value), (header.value[4] or 0) if counts else 0
 
     def came(self, handle: int) -> int:
         """Return the count of transfers that came on a link and were not asked for."""
@@ -104,9 +107,11 @@ class Peer(Client):
         """Send messages in this order, and wait until all are stored."""
         self.attach(handle, address, role=False)
         await self.next(Attach, handle=handle)
+        numbers = []
         for text in texts:
             properties = MessageProperties(message_id=text, group_id=session_id)
-            number = self.transfer(handle, encode_message(Message(properties, value=text)))
+            numbers.append(self.transfer(handle, encode_message(Message(properties, value=text))))
+        for number in numbers:
             await self.outcome(number)
         await self.detach(handle)
 

@@ -17,6 +17,7 @@ from bridge.model.name import EntityPath
 from bridge.wire.amqp10.message import Message, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
+    Accepted,
     Attach,
     Detach,
     Disposition,
@@ -179,7 +180,7 @@ async def grant(served: Served, kind: Kind, way: Way, *, are_waiting: bool) -> N
 
         if are_waiting and not kind.is_node:
             await kind.fill(sender)
-            await until(lambda: _are_there(served))
+            await until(lambda: _are_there(served, COUNT + 1))  # the locked one, too
         kind.attach(of)
         if are_waiting and kind.is_node:
             await kind.fill(of)
@@ -209,9 +210,38 @@ async def grant(served: Served, kind: Kind, way: Way, *, are_waiting: bool) -> N
         await of.detach(LINK)
 
 
-async def _are_there(served: Served) -> bool:
-    """Whether all messages that were sent have their numbers, and are where they belong."""
+async def _are_there(served: Served, count: int) -> bool:
+    """Whether so many messages that were sent have their numbers, and are where they belong."""
     namespace = served.door.namespace
     entities = [namespace.entity(EntityPath(each.name)) for each in QUEUES]
     counts = await namespace.counting.counts(entities)
-    return sum(each.active + each.dead_letter for each in counts) == COUNT + 1  # the locked one
+    return sum(each.active + each.dead_letter for each in counts) == count
+
+
+async def test_a_long_session_comes_in_order_under_any_credit(served: Served) -> None:
+    """Whoever asks for more with each message that it is given has them in their order."""
+    texts = [str(number) for number in range(900)]
+    async with peer(served) as of:
+        await of.send_texts("sessions", texts, "s")
+        await until(lambda: _are_there(served, len(texts)))
+        of.receive_from(LINK, "sessions", "s", deletes=True)
+        await of.next(Attach, handle=LINK)
+        of.credit(LINK, LARGE)
+        assert await of.bodies(LINK, len(texts)) == texts
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_client_that_sends_may_say_anything_of_credit(served: Served, way: str) -> None:
+    """On the link on which it sends credit is the bridge's to grant; its messages are stored."""
+    by = WAYS[way]
+    async with peer(served) as of:
+        of.attach(LINK, "plain", role=False)
+        if not by.is_early:
+            await of.next(Attach, handle=LINK)
+        for credit, drain in by.flows:
+            of.credit(LINK, credit, drain=drain, echo=True)
+        number = of.transfer(LINK, encode_message(Message(value="one")))
+        assert await of.outcome(number) == Accepted()
+        of.receive_from(8, "plain")
+        of.credit(8, 1)
+        assert await of.bodies(8, 1) == ["one"]

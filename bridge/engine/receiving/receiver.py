@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -44,7 +43,7 @@ class QueueReceiver:
         self.reader = reader
         self._on_taken = on_taken
         self._on_closed = on_closed
-        self._is_closed = False
+        self._closed: Awaitable[None] | None = None
         self._untaken: deque[HeldMessage] = deque()
 
     def __repr__(self) -> str:
@@ -52,17 +51,17 @@ class QueueReceiver:
 
     def add_credit(self, count: int) -> None:
         """Ask for `count` more messages."""
-        if count > 0 and not self._is_closed:
+        if count > 0 and self._closed is None:
             self.reader.ask(self.number, count)
 
     async def withdraw(self) -> None:
         """Take back all credit; messages on their way may still come before this returns."""
-        if not self._is_closed:
+        if self._closed is None:
             await self.reader.withdraw(self.number)
 
     async def drain(self) -> None:
         """Wait for the messages that the queue has ready, then take back the rest of the credit."""
-        if not self._is_closed:
+        if self._closed is None:
             await self.reader.ready.bring(self.number)
         await self.withdraw()
 
@@ -84,12 +83,12 @@ class QueueReceiver:
 
         No message is delivered from the call on; the awaitable ends when all credit is back.
         """
-        if self._is_closed:
-            return asyncio.sleep(0)
-        self._is_closed = True
+        if self._closed is not None:
+            return self._closed
+        self._closed = self.reader.withdraw(self.number)
         self._on_closed(self)
         while self._untaken:
             holding = self._untaken.popleft()
             if self.reader.holds(holding):
                 self.reader.release(holding)
-        return self.reader.withdraw(self.number)
+        return self._closed
