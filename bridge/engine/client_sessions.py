@@ -6,10 +6,15 @@ a number that the client chooses.
 
 accept    ask for a session, or the next one; the answer comes with the session
 credit    ask for more messages
+taken     nothing more
 drain     take back the credit; the answer is the count of messages sent so far
 renew, state, store, peek, deferred   operations on the receiver's session
 close     end the session's lock, or the wait for a session
 ping      answer the count of messages sent to each receiver; -1: the receiver is not here
+
+A client that receives and deletes says with each question how many messages its application has
+(`taken`, in all): these are settled. What it has not said is available again when its lock ends. A
+client of an earlier version says nothing: its messages are settled when they are sent.
 
 A receiver's messages go to its client's address, in order with the answers, encoded as peeked ones
 are (`message.shown`). When its lock ends, a refusal with the reason follows.
@@ -30,7 +35,14 @@ from bridge.model.errors import ServiceBusError, SessionLockLost
 from bridge.model.name import EntityPath, parse_path
 from bridge.wire.basic import Table, encode_table, long, text
 from bridge.wire.reply import encode_done, encode_found, encode_refused
-from bridge.wire.sessions import content, encode_state, integer, string
+from bridge.wire.sessions import (
+    BY_TOKEN,
+    WHEN_TAKEN,
+    content,
+    encode_state,
+    integer,
+    string,
+)
 
 SESSION = "session-"
 """The prefix of an operation's name, behind `clients.CLIENT`."""
@@ -54,7 +66,9 @@ class _Held:
     path: EntityPath
     receiver: SessionReceiver
     mode: ReceiveMode
+    says_taken: bool
     told: int = 0
+    taken: int = 0
 
 
 class ClientSessions:
@@ -93,6 +107,7 @@ class ClientSessions:
         key = address, integer(question, "receiver")
         if what == "accept":
             return await self._accept(key, question)
+        self._note_taken(key, question)
         if what == "close":
             await self._close(key)
             return encode_done(())
@@ -113,6 +128,8 @@ class ClientSessions:
         match what:
             case "credit":
                 held.receiver.add_credit(integer(question, "count"))
+            case "taken":
+                pass
             case "drain":
                 await held.receiver.drain()
                 return encode_done((held.told,))
@@ -136,8 +153,8 @@ class ClientSessions:
     async def _accept(self, key: Key, question: Table) -> bytes:
         path = parse_path(string(question, "path"))
         wanted = string(question, "session") if "session" in question else None
-        deletes = bool(integer(question, "deletes"))
-        mode = ReceiveMode.RECEIVE_AND_DELETE if deletes else ReceiveMode.PEEK_LOCK
+        deletes = integer(question, "deletes")
+        mode = ReceiveMode.PEEK_LOCK if deletes == BY_TOKEN else ReceiveMode.RECEIVE_AND_DELETE
         task = asyncio.current_task()
         assert task is not None
         self._accepting[key] = task
@@ -153,11 +170,14 @@ class ClientSessions:
             )
         finally:
             del self._accepting[key]
-        self._held[key] = _Held(path, receiver, mode)
+        says_taken = deletes == WHEN_TAKEN
+        self._held[key] = _Held(path, receiver, mode, says_taken)
         given: Table = {
             "session": text(receiver.session_id),
             "until": long(receiver.locked_until_ms),
         }
+        if says_taken:
+            given["taken"] = long(0)
         return encode_found(encode_table(given))
 
     def _deliver(self, key: Key, received: Received) -> None:
@@ -165,8 +185,17 @@ class ClientSessions:
         held.told += 1
         if not self._say(key, whole([received])):
             self._give_up(key)
-        elif held.mode is ReceiveMode.RECEIVE_AND_DELETE:
+        elif held.mode is ReceiveMode.RECEIVE_AND_DELETE and not held.says_taken:
             held.receiver.taken()
+
+    def _note_taken(self, key: Key, question: Table) -> None:
+        held = self._held.get(key)
+        if held is None or not held.says_taken or "taken" not in question:
+            return
+        taken = min(integer(question, "taken"), held.told)
+        for _ in range(held.taken, taken):
+            held.receiver.taken()
+        held.taken = max(held.taken, taken)
 
     def _on_lost(self, key: Key, error: ServiceBusError) -> None:
         self._held.pop(key, None)

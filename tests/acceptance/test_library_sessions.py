@@ -18,7 +18,7 @@ from typing import Any
 import pika
 import pytest
 
-from bridge.client import NEXT_AVAILABLE_SESSION, ServiceBusMessage
+from bridge.client import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceiveMode
 from bridge.client.aio import ServiceBusClient as AsyncServiceBusClient
 from tests.acceptance.lanes import LANES, Lane, lane_of
 from tests.acceptance.sdk import native_channel, native_get, receive, take
@@ -32,7 +32,7 @@ ENTITIES = {
     for name in ("cut", "killed", "moved", "given")
     for lane in LANES[1:]
 }
-ENTITIES |= {"cancelled": _IN_SESSIONS}
+ENTITIES |= {"cancelled": _IN_SESSIONS, "deleted": _IN_SESSIONS}
 TOPICS = [
     {
         "Name": "witnessed",
@@ -296,6 +296,28 @@ async def test_a_call_that_is_cancelled(bridge: Any) -> None:
             assert str(message) == "one"
             await receiver.complete_message(message)
         assert time.monotonic() - began < SOON_S
+
+
+async def test_what_a_cancelled_call_would_have_deleted_is_not_lost(bridge: Any) -> None:
+    """Calls are cancelled while messages come, then the session is closed: each comes once."""
+    queue, texts = "deleted", [str(number) for number in range(40)]
+    async with AsyncServiceBusClient(bridge.amqp_url, retry_total=0) as client:
+        async with client.get_queue_sender(queue) as sender:
+            await sender.send_messages([ServiceBusMessage(text, session_id="s") for text in texts])
+        found: list[str] = []
+        while len(found) < len(texts):
+            async with client.get_queue_receiver(
+                queue,
+                session_id=NEXT_AVAILABLE_SESSION,
+                receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
+                max_wait_time=SOON_S,
+            ) as receiver:
+                found += [str(each) for each in await receiver.receive_messages(1)]
+                if len(found) < len(texts) - 5:
+                    with contextlib.suppress(TimeoutError):
+                        call = receiver.receive_messages(3)
+                        found += [str(each) for each in await asyncio.wait_for(call, 0.002)]
+        assert sorted(found, key=int) == texts
 
 
 def test_a_call_that_ends_takes_nothing_from_the_next(bridge: Any, lane_name: str) -> None:

@@ -24,6 +24,9 @@ class Asked(Protocol):
     def drain(self, held: HeldSession, done: Callable[[], None]) -> None:
         """Take back all credit; `done` is called after the last message."""
 
+    def taken(self, held: HeldSession) -> None:
+        """Tell the bridge that the application has the received-and-deleted messages."""
+
 
 class HeldSession:
     """A session's lock, and its messages in this client.
@@ -31,6 +34,7 @@ class HeldSession:
     Args:
         number: the receiver's name at the bridge that holds the session.
         bridge: that bridge's queue.
+        deletes: messages are settled when the application has them, and the bridge is told so.
 
     Attributes:
         path: the entity's.
@@ -38,6 +42,7 @@ class HeldSession:
         until_ms: the lock's end (UTC ms).
         lost: why the lock has ended; `None` while it has not.
         arrived: how many messages have come.
+        taken: how many messages the application has, if they are received and deleted.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class HeldSession:
         session_id: str,
         until_ms: int,
         *,
+        deletes: bool,
         wire: Wire,
         asked: Asked,
     ) -> None:
@@ -58,6 +64,8 @@ class HeldSession:
         self.until_ms = until_ms
         self.lost: str | None = None
         self.arrived = 0
+        self.taken = 0
+        self._deletes = deletes
         self._wire = wire
         self._asked = asked
         self._pulls: list[Pull[None]] = []
@@ -92,6 +100,7 @@ class HeldSession:
 
     def put_back(self, received: Received) -> None:
         """Give the next pull a message that the last caller did not take."""
+        self.taken -= self._deletes
         place = sum(each.sequence_number < received.sequence_number for each in self._buffer)
         self._buffer.insert(place, received)
         self._fill()
@@ -125,6 +134,9 @@ class HeldSession:
         self._pulls.remove(pull)
         if not pull.finish():
             self._buffer.extendleft(received for _, received in reversed(pull.got))
+        elif self._deletes and pull.got:
+            self.taken += len(pull.got)
+            self._asked.taken(self)
 
     def _withdraw(self, pull: Pull[None]) -> None:
         """End a pull with the messages that have come, or are in flight."""

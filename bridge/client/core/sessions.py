@@ -7,6 +7,7 @@ bridge is gone, or when the client's reply-to channel ends.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ from bridge.message.shown import decode
 from bridge.model.name import EntityPath
 from bridge.wire.basic import Table, array, decode_table, encode_table, long, text
 from bridge.wire.reply import Done
-from bridge.wire.sessions import decode_state
+from bridge.wire.sessions import BY_TOKEN, WHEN_TAKEN, decode_state
 
 ACCEPT_S = 65.0
 """How long an accept of a next session waits by default, as with Service Bus."""
@@ -76,7 +77,7 @@ class Sessions:
         question = _question("accept", number)
         question |= {
             "path": text(path),
-            "deletes": long(int(deletes)),
+            "deletes": long(WHEN_TAKEN if deletes else BY_TOKEN),
             "wait": long(int(wait_s * 1000)),
         }
         if session_id is not None:
@@ -185,7 +186,7 @@ class Sessions:
             succeed(answer)
             return
         held.lose(LOCK_LOST)
-        question = encode_table(_question("close", held.number))
+        question = encode_table(_of_held("close", held))
 
         def closed(reply: bytes | Exception) -> None:
             succeed(answer)  # without an answer the lock ends by itself
@@ -215,6 +216,15 @@ class Sessions:
 
         self._ask_surely(held, "drain", {}, then)
 
+    def taken(self, held: HeldSession) -> None:
+        """Tell the bridge how many messages the application has received and deleted so far.
+
+        Later requests say it again: it does not matter when one is lost.
+        """
+        question = encode_table(_of_held("taken", held))
+        with contextlib.suppress(ServiceBusError):  # no connection: the lock ends
+            self._publisher.ask("", held.bridge, {}, question, _ignore)
+
     # Answers and events of bridges.
 
     def _accepted(
@@ -237,7 +247,7 @@ class Sessions:
         assert isinstance(until_ms, int)
         held = HeldSession(
             number, bridge, path, session_id.decode(), until_ms,
-            wire=self._wire, asked=self,
+            deletes="taken" in table, wire=self._wire, asked=self,
         )  # fmt: skip
         self._held[number] = held
         self._publisher.listen(f"session-{number}", partial(self._hear, held))
@@ -275,7 +285,7 @@ class Sessions:
             else:
                 guarded(answer, then, found)
 
-        question = encode_table(_question(what, held.number) | fields)
+        question = encode_table(_of_held(what, held) | fields)
         self._publisher.ask("", held.bridge, {}, question, answered)
 
     def _compare(self, held: HeldSession, told: int) -> None:
@@ -329,6 +339,15 @@ class Sessions:
 
 def _question(what: str, number: int) -> Table:
     return {"do": text(f"client-session-{what}"), "receiver": long(number)}
+
+
+def _of_held(what: str, held: HeldSession) -> Table:
+    taken: Table = {"taken": long(held.taken)} if held.taken else {}
+    return _question(what, held.number) | taken
+
+
+def _ignore(reply: bytes | Exception) -> None:
+    pass
 
 
 def _show(answer: Answer, reply: Done) -> None:

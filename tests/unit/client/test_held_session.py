@@ -33,6 +33,11 @@ class Bridge:
     def __init__(self) -> None:
         self.credit_left = 0
         self.drained: list[Callable[[], None]] = []
+        self.taken_count = 0
+
+    def taken(self, held: HeldSession) -> None:
+        """The application has so many, in all."""
+        self.taken_count = held.taken
 
     def credit(self, held: HeldSession, count: int) -> None:
         """So many more are wanted."""
@@ -53,6 +58,7 @@ def a_session(bridge: Bridge) -> tuple[ScriptedWire, HeldSession]:
         "orders",
         "s",
         LOCK_S * 1000,
+        deletes=True,
         wire=cast(Any, wire),
         asked=bridge,
     )
@@ -126,6 +132,11 @@ class SessionMachine(RuleBasedStateMachine):
             if answer.done() and not answer.cancelled():
                 assert len(answer.result(0)) <= count
 
+    @invariant()
+    def the_bridge_knows_what_the_callers_have(self) -> None:
+        """Neither a message more nor one less: what it is told is settled for good."""
+        assert self.bridge.taken_count == sum(map(len, self.results()))
+
     def teardown(self) -> None:
         """In the end nothing is lost: a last call has all that is left."""
         for _ in range(3):
@@ -151,6 +162,21 @@ class SessionMachine(RuleBasedStateMachine):
 
 SessionMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestSession = SessionMachine.TestCase
+
+
+def test_what_an_interrupted_caller_puts_back_is_not_told_twice() -> None:
+    """The bridge has settled it; the next caller has it."""
+    bridge = Bridge()
+    _, held = a_session(bridge)
+    for _ in range(2):
+        answer: Future[list[Received]] = Future()
+        held.pull(1, None, answer)
+        if bridge.credit_left:
+            bridge.credit_left = 0
+            held.on_message(a_message(1))
+        (received,) = answer.result(0)
+        assert (received.sequence_number, bridge.taken_count) == (1, 1)
+        held.put_back(received)
 
 
 def test_a_call_waits_for_what_is_lost() -> None:
