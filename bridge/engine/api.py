@@ -341,14 +341,15 @@ class Namespace(Protocol):
             ArgumentOutOfRange, NotAllowed: see `model.errors`.
         """
 
-    def complete(self, path: EntityPath, lock_token: UUID, done: OnSettled) -> bool:
-        """Complete a message; `done` is called once when a crash can no longer undo it.
+    def begin_settling(
+        self, path: EntityPath, lock_token: UUID, disposition: Disposition, done: OnSettled
+    ) -> None:
+        """Settle a locked message; settlements begin in the order of the calls.
 
-        This is faster than `settle`. It returns False, and does nothing, when the lock may be
-        another process's: then call `settle`, which asks that process.
-
-        Raises:
-            MessageLockLost: the token is unknown or its lock has ended; `done` is not called.
+        When this returns, a lock of this process has ended. What is asked next (another settlement,
+        credit, the receiver's end) is behind the settlement. `done` is called once, perhaps before
+        this returns: with `None` when a crash can no longer undo the settlement, else with the
+        error that `settle` would raise.
         """
 
     def flush(self) -> None:

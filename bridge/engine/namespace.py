@@ -457,7 +457,7 @@ class RabbitNamespace:
             before_ms,
             portion=portion,
             connections=self._connections,
-            complete=partial(self._settling.complete, path),
+            settle=partial(self._settling.begin, path),
             release=lambda token: self.settle(path, token, Release()),
         )
         opened = partial(self._receiving.open, path, entity, ReceiveMode.PEEK_LOCK)
@@ -484,13 +484,25 @@ class RabbitNamespace:
             except ServiceBusError as error:
                 raise refusal(error) from error
 
-    def complete(self, path: EntityPath, lock_token: UUID, done: OnSettled) -> bool:
-        """Complete a message whose lock this process holds."""
-        is_own = self._locks.is_own(lock_token)
-        if is_own:
+    def begin_settling(
+        self, path: EntityPath, lock_token: UUID, disposition: Disposition, done: OnSettled
+    ) -> None:
+        """Settle a locked message; settlements begin in the order of the calls."""
+        if self._locks.is_own(lock_token):
             self._usage.note(path)
-            self._settling.complete(path, lock_token, done)
-        return is_own
+            self._settling.begin(path, lock_token, disposition, done)
+        else:
+            self._tasks.start(self._settle_elsewhere(path, lock_token, disposition, done))
+
+    async def _settle_elsewhere(
+        self, path: EntityPath, lock_token: UUID, disposition: Disposition, done: OnSettled
+    ) -> None:
+        try:
+            await self.settle(path, lock_token, disposition)
+        except ServiceBusError as error:
+            done(error)
+        else:
+            done(None)
 
     def flush(self) -> None:
         """Do now the work that was collected for the end of this turn of the event loop."""

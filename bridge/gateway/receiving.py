@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from bridge.engine.api import Complete, NotTaken, Received, Receiver, Undeliverable
+from bridge.engine.api import Disposition, NotTaken, Received, Receiver, Undeliverable
 from bridge.engine.texts import RECEIVER_OF_FORWARDED, disabled
 from bridge.gateway.outcomes import disposition_of
 from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
@@ -209,49 +209,28 @@ class ReceivingLink:
         self.connection.flush_soon()
 
     def on_outcome(self, event: OutcomeArrived) -> None:
-        """Settle the client's deliveries; answer each when the engine has settled its message."""
+        """Settle the client's deliveries in order; answer each when its message is settled."""
         try:
             disposition, done = disposition_of(event.outcome)
         except ServiceBusError as error:
             self._confirm(event, self._rejected(error))
             return
-        is_complete = isinstance(disposition, Complete)
         for delivery in event.deliveries:
-            if not is_complete or not self._complete(event, delivery, done):
-                self.connection.work.spawn(self._settle(event, delivery, disposition, done))
+            self._settle(event, delivery, disposition, done)
 
-    def _complete(self, event: OutcomeArrived, delivery: OutgoingDelivery, done: Any) -> bool:
-        """Complete a message without a task, if the engine can; return whether it can."""
-
+    def _settle(
+        self, event: OutcomeArrived, delivery: OutgoingDelivery, disposition: Disposition, done: Any
+    ) -> None:
         def on_settled(error: ServiceBusError | None) -> None:
-            self.connection.work.completing(-1)
+            self.connection.work.settling(-1)
+            outcome = done if error is None else self._rejected(error)
             if not event.is_settled:
-                outcome = done if error is None else self._rejected(error)
                 self.link.session.settle_outgoing(delivery, outcome)
                 self.connection.flush_soon()
 
         token = UUID(bytes_le=delivery.tag)
-        self.connection.work.completing(1)
-        try:
-            is_own = self.connection.gateway.namespace.complete(self.path, token, on_settled)
-        except ServiceBusError as error:
-            on_settled(error)
-            return True
-        if not is_own:
-            self.connection.work.completing(-1)
-        return is_own
-
-    async def _settle(
-        self, event: OutcomeArrived, delivery: OutgoingDelivery, disposition: Any, done: Any
-    ) -> None:
-        token = UUID(bytes_le=delivery.tag)
-        try:
-            await self.connection.gateway.namespace.settle(self.path, token, disposition)
-        except ServiceBusError as error:
-            done = self._rejected(error)
-        if not event.is_settled:
-            self.link.session.settle_outgoing(delivery, done)
-            self.connection.flush_soon()
+        self.connection.work.settling(1)
+        self.connection.gateway.namespace.begin_settling(self.path, token, disposition, on_settled)
 
     def _rejected(self, error: ServiceBusError) -> Rejected:
         self.connection.log.info("settle.refused", entity=str(self.path), reason=str(error))

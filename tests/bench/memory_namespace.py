@@ -9,7 +9,6 @@ from dataclasses import replace
 from uuid import UUID
 
 from bridge.engine.api import (
-    Complete,
     Disposition,
     OnSettled,
     Received,
@@ -184,11 +183,16 @@ class MemoryNamespace:
         """End a lock."""
         self._queue(path).settle(lock_token, disposition)
 
-    def complete(self, path: EntityPath, lock_token: UUID, done: OnSettled) -> bool:
-        """Complete a message."""
-        self._queue(path).settle(lock_token, Complete())
-        done(None)
-        return True
+    def begin_settling(
+        self, path: EntityPath, lock_token: UUID, disposition: Disposition, done: OnSettled
+    ) -> None:
+        """End a lock."""
+        try:
+            self._queue(path).settle(lock_token, disposition)
+        except ServiceBusError as error:
+            done(error)
+        else:
+            done(None)
 
     def flush(self) -> None:
         """Nothing is put off here."""

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import time
-from uuid import UUID
+from functools import partial
 
 from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.management.api import Management
@@ -55,7 +55,7 @@ class Drain:
             except OperationTimeout:
                 return
             receiver.add_credit(CREDIT)
-            settling: list[asyncio.Task[None]] = []
+            settling: list[asyncio.Future[None]] = []
             for _ in range(self._of_each):
                 received = await arrived.get()
                 await asyncio.sleep(0)  # as who is not in this process: others have their turn
@@ -64,21 +64,20 @@ class Drain:
             await asyncio.gather(*settling)
             await receiver.close()
 
-    def _settle(self, received: Received, settling: list[asyncio.Task[None]]) -> None:
+    def _settle(self, received: Received, settling: list[asyncio.Future[None]]) -> None:
         self.last_s = time.time()
         self.first_s = self.first_s or self.last_s
         token = received.lock_token
         assert token is not None
-        if not self._namespace.complete(PATH, token, self._settled):
-            settling.append(asyncio.create_task(self._settle_elsewhere(token)))
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        settling.append(settled)
+        done = partial(self._settled, settled)
+        self._namespace.begin_settling(PATH, token, Complete(), done)
 
-    async def _settle_elsewhere(self, token: UUID) -> None:
-        await self._namespace.settle(PATH, token, Complete())
-        self.count += 1
-
-    def _settled(self, error: ServiceBusError | None) -> None:
+    def _settled(self, settled: asyncio.Future[None], error: ServiceBusError | None) -> None:
         assert error is None
         self.count += 1
+        settled.set_result(None)
 
 
 async def main(url: str, management_url: str, of_each: str) -> None:

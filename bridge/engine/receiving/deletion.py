@@ -17,7 +17,7 @@ from uuid import UUID
 from bridge.broker.errors import BrokerError, BrokerSilent
 from bridge.broker.ready_counts import queue_state
 from bridge.engine import texts
-from bridge.engine.api import OnSettled, Received, Receiver
+from bridge.engine.api import Complete, Disposition, OnSettled, Received, Receiver
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.model.errors import ServerBusy, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
@@ -39,7 +39,7 @@ LASTS_S = 20.0
 """The time after which a delete answers with its count so far: clients wait for a minute."""
 
 Open = Callable[[Callable[[Received], None]], Receiver]
-Complete = Callable[[UUID, OnSettled], object]
+Settle = Callable[[UUID, Disposition, OnSettled], None]
 Release = Callable[[UUID], Awaitable[None]]
 
 
@@ -50,7 +50,7 @@ class Deletion:
         path: the entity, or its dead-letter sub-queue.
         before_ms: only messages enqueued before this time are deleted (UTC ms).
         portion: the count of messages that are asked for at a time.
-        complete: settles a message; calls back when a crash can no longer undo that.
+        settle: settles a message; calls back when a crash can no longer undo that.
         release: makes a message available again.
     """
 
@@ -61,7 +61,7 @@ class Deletion:
         *,
         portion: int,
         connections: ConsumerConnections,
-        complete: Complete,
+        settle: Settle,
         release: Release,
     ) -> None:
         is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
@@ -71,7 +71,7 @@ class Deletion:
         self._before_ms = before_ms
         self._portion = portion
         self._connections = connections
-        self._complete = complete
+        self._settle = settle
         self._release = release
         self._later: list[UUID] = []
         self._settling: list[asyncio.Future[bool]] = []
@@ -146,10 +146,7 @@ class Deletion:
             return
         settled: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._settling.append(settled)
-        try:
-            self._complete(received.lock_token, partial(_settled, settled))
-        except ServiceBusError as error:
-            _settled(settled, error)
+        self._settle(received.lock_token, Complete(), partial(_settled, settled))
 
     async def _release_later(self) -> None:
         for token in self._later:

@@ -155,7 +155,9 @@ class Remote:
             if not heard.done():
                 heard.set_result(None)
 
-        self._post(wire.CLOSE, key, {"unused": long(int(unused))}, on_posted)
+        # Behind the settlements that were asked before: each is published in a task.
+        fields: Table = {"unused": long(int(unused))}
+        asyncio.get_running_loop().call_soon(self._post, wire.CLOSE, key, fields, on_posted)
         return heard
 
     async def ask(self, what: str, fields: Table) -> Done:

@@ -10,14 +10,17 @@ drop                                               a second copy: an ack, no pub
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from bridge.background.retry import retry
 from bridge.background.tasks import Tasks
 from bridge.broker.errors import AckLost, BrokerError, PublishRefused, Unroutable
 from bridge.broker.failpoint import reach
+from bridge.broker.outcome import resolve
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.counters import Counters
@@ -37,6 +40,10 @@ from bridge.wire.basic import Table
 
 RETRY_S = 1.0
 """The time between two attempts, while RabbitMQ has an alarm or elects a leader."""
+
+
+Moving = Coroutine[Any, Any, None]
+"""A hand-over that has begun; it must be awaited."""
 
 
 class Source(Place, Protocol):
@@ -122,25 +129,27 @@ class Departure:
         dead = _dead(source, holding, reason, description)
         self._surely(source, holding, dead, "engine.dead_letter")
 
-    async def dead_letter(
+    def dead_letter(
         self,
         source: Source,
         holding: HeldMessage,
         reason: str | None,
         description: str | None,
         changes: Table,
-    ) -> None:
-        """Move a message to the dead-letter queue.
+    ) -> Moving:
+        """Move a message to the dead-letter queue; it is published at the call.
 
         Raises:
             ArgumentOutOfRange: its properties would be too large for RabbitMQ.
             ServerBusy, BrokerError: the message was not moved, and is still held.
         """
         dead = _dead(source, holding, reason, description, changes)
-        await self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
+        return self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
 
-    async def again(self, source: Source, holding: HeldMessage, changes: Table) -> None:
+    def again(self, source: Source, holding: HeldMessage, changes: Table) -> Moving:
         """Put a message back with changed properties, its delivery count raised by 1.
+
+        It is published at the call.
 
         An expired message, or one that reaches its maximum delivery count, is ended instead.
 
@@ -151,14 +160,15 @@ class Departure:
         match fate_of_failed(holding, source, now_ms()):
             case Fate.EXPIRED:
                 self.expire(source, holding)
+                return _moved()
             case Fate.DELIVERY_COUNT_EXCEEDED:
                 dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED, changes, failed=1)
-                await self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
+                return self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
             case _:
                 failures = holding.failures + 1
                 move = moves.again(source, holding, changes, failures, now_ms())
                 source.putting_back(holding, failures)
-                await self._move(source, holding, move, "engine.again", Left.REPLACED)
+                return self._move(source, holding, move, "engine.again", Left.REPLACED)
 
     def expire_lock(self, source: Source, holding: HeldMessage) -> None:
         """Put back a deferred or session message whose lock has ended, its count raised by 1.
@@ -196,14 +206,14 @@ class Departure:
         except PublishRefused as error:
             raise QuotaExceeded(texts.deferred_full(source.queue.path)) from error
 
-    async def _move(
+    def _move(
         self,
         source: Source,
         holding: HeldMessage,
         publishes: Move,
         failpoint: str,
         how: Left = Left.MOVED,
-    ) -> None:
+    ) -> Moving:
         size_bytes = len(publishes[0].properties)
         if size_bytes > moves.PROPERTIES_BYTES_MAX:
             raise ArgumentOutOfRange(
@@ -211,14 +221,23 @@ class Departure:
                     source.queue.path, size_bytes, moves.PROPERTIES_BYTES_MAX
                 )
             )
-        await self._hand_over(source, holding, publishes, failpoint, how)
+        return self._hand_over(source, holding, publishes, failpoint, how)
 
-    async def _hand_over(
+    def _hand_over(
         self, source: Source, holding: HeldMessage, publishes: Move, failpoint: str, how: Left
-    ) -> None:
+    ) -> Moving:
+        """Publish now; what is returned waits for the confirm and the ack."""
         acks = ((holding.channel, holding.tag),)
+        moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done = partial(resolve, moved)
+        self._sender.hand_over(publishes, acks=acks, done=done, failpoint=failpoint)
+        return self._handed_over(source, holding, moved, how)
+
+    async def _handed_over(
+        self, source: Source, holding: HeldMessage, moved: asyncio.Future[None], how: Left
+    ) -> None:
         try:
-            await self._sender.move(publishes, acks=acks, failpoint=failpoint)
+            await moved
         except Unroutable:  # a queue or stream was deleted by hand
             self._on_missing(source.queue.path)
             raise
@@ -249,6 +268,10 @@ class Departure:
 def _is_passing(error: BaseException) -> bool:
     """Return whether a hand-over may succeed later; after AckLost the publishes are confirmed."""
     return isinstance(error, ServiceBusError | BrokerError) and not isinstance(error, AckLost)
+
+
+async def _moved() -> None:
+    """Wait for nothing."""
 
 
 def _ack(settled: HeldMessage | Copy, point: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
 from uuid import UUID
 
+from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import (
@@ -26,6 +28,7 @@ from bridge.engine.settlement.owner import Owner
 from bridge.machine.deduplicator import Left
 from bridge.machine.locks import Lock
 from bridge.model.errors import (
+    InternalError,
     MessageLockLost,
     NotAllowed,
     QuotaExceeded,
@@ -37,6 +40,11 @@ from bridge.wire.basic import Table
 Answer = TypeVar("Answer")
 
 
+Defers = Callable[[Owner, HeldMessage, Table], Coroutine[Any, Any, None]]
+
+log = logging.getLogger(__name__)
+
+
 class Settling:
     """Settles and renews the locks of this process.
 
@@ -44,36 +52,47 @@ class Settling:
         defer: moves a message to its entity's deferred messages.
     """
 
-    def __init__(
-        self, services: Services, defer: Callable[[Owner, HeldMessage, Table], Awaitable[None]]
-    ) -> None:
+    def __init__(self, services: Services, defer: Defers) -> None:
         self._defer = defer
+        self._moving = Tasks()
         self._departure = services.departure
         self._counters = services.counters
         self._locks = services.locks
 
     async def settle(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
         """End a lock; see `api.Namespace.settle`."""
-        if isinstance(disposition, Complete):
-            await self._completed(path, token)
-            return
-        _check(path, disposition)
-        lock = self._release(path, token)
-        source, holding = lock.held
-        try:
-            await self._carry_out(source, holding, disposition)
-        except Exception as error:
-            if not source.holds(holding):
-                raise MessageLockLost(texts.LOCK_LOST) from error
-            source.stayed(holding)
-            self._locks.restore(token, lock)
-            if isinstance(error, BrokerError | ServiceBusError):
-                raise refusal(error) from error
-            raise
+        answer: asyncio.Future[ServiceBusError | None] = asyncio.get_running_loop().create_future()
+        self.begin(path, token, disposition, partial(_answer, answer))
+        error = await answer
+        if error is not None:
+            raise error
 
-    def complete(self, path: EntityPath, token: UUID, done: OnSettled) -> None:
-        """Complete a message; see `api.Namespace.complete`."""
-        owner, holding = self._release(path, token).held
+    def begin(
+        self, path: EntityPath, token: UUID, disposition: Disposition, done: OnSettled
+    ) -> None:
+        """End a lock, in the order of the calls; see `api.Namespace.begin_settling`."""
+        try:
+            _check(path, disposition)
+            lock = self._release(path, token)
+        except ServiceBusError as refused:
+            done(refused)
+            return
+        if isinstance(disposition, Complete):
+            self._complete(*lock.held, done)
+            return
+        try:
+            moving = self._carry_out(*lock.held, disposition)
+        except Exception as error:
+            done(self._stayed(token, lock, error))
+            return
+        if moving is None:
+            self._count(disposition)
+            done(None)
+        else:
+            self._moving.start(self._moved(token, lock, moving, disposition, done))
+
+    def _complete(self, owner: Owner, holding: HeldMessage, done: OnSettled) -> None:
+        """Ack a message; it is settled when the kernel has the ack."""
 
         def on_written(error: BrokerError | None) -> None:
             if error is not None:
@@ -86,15 +105,82 @@ class Settling:
         try:
             owner.ack(holding, "engine.complete.acked")
             holding.channel.when_written(on_written)
-        except BrokerError as error:
-            raise MessageLockLost(texts.LOCK_LOST) from error
+        except BrokerError:
+            done(MessageLockLost(texts.LOCK_LOST))
 
-    async def _completed(self, path: EntityPath, token: UUID) -> None:
-        answer: asyncio.Future[ServiceBusError | None] = asyncio.get_running_loop().create_future()
-        self.complete(path, token, partial(_answer, answer))
-        error = await answer
-        if error is not None:
-            raise error
+    def _carry_out(
+        self, source: Owner, holding: HeldMessage, disposition: Disposition
+    ) -> Coroutine[Any, Any, None] | None:
+        """Do what needs no publish, or begin the hand-over; return what is to be awaited of it."""
+        departure = self._departure
+        match disposition:
+            case Complete():
+                raise AssertionError("`_complete` does that")
+            case Abandon(properties=properties) if not properties and not source.is_deferred:
+                source.give_back(holding, "engine.abandon.rejected")
+            case Release():
+                source.release(holding)
+            case Defer(properties=properties) if not properties and source.is_deferred:
+                source.release(holding)
+            case Abandon(properties=properties):
+                source.departing(holding)
+                return departure.again(source, holding, properties)
+            case DeadLetter(reason=reason, description=description, properties=properties):
+                source.departing(holding)
+                return departure.dead_letter(source, holding, reason, description, properties)
+            case Defer(properties=properties):
+                source.departing(holding)
+                return self._defer(source, holding, properties)
+            case _:
+                assert_never(disposition)
+        return None
+
+    async def _moved(
+        self,
+        token: UUID,
+        lock: Lock[Locked],
+        moving: Coroutine[Any, Any, None],
+        disposition: Disposition,
+        done: OnSettled,
+    ) -> None:
+        """Await a message's hand-over, and then the writing of its ack."""
+        channel = lock.held[1].channel
+        try:
+            await moving
+            written: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+            channel.when_written(partial(_answer, written))
+            error = await written
+            if error is not None:
+                raise error.again()
+        except Exception as error:
+            done(self._stayed(token, lock, error))
+        else:
+            self._count(disposition)
+            done(None)
+
+    def _stayed(self, token: UUID, lock: Lock[Locked], error: Exception) -> ServiceBusError:
+        """Put a lock back whose settlement has failed; return the settlement's answer."""
+        source, holding = lock.held
+        if not source.holds(holding):
+            return MessageLockLost(texts.LOCK_LOST)
+        source.stayed(holding)
+        self._locks.restore(token, lock)
+        if isinstance(error, BrokerError | ServiceBusError):
+            return refusal(error)
+        log.error("settlement.failed entity=%s", source.path, exc_info=error)
+        return InternalError(f"The settlement failed: {type(error).__name__}: {error}")
+
+    def _count(self, disposition: Disposition) -> None:
+        counters = self._counters
+        match disposition:
+            case Abandon():
+                counters.abandoned += 1
+            case DeadLetter():
+                counters.dead_lettered += 1
+            case Release():
+                counters.released += 1
+            case Defer():
+                counters.deferred += 1
 
     def _release(self, path: EntityPath, token: UUID) -> Lock[Locked]:
         """End and return a lock; raise MessageLockLost when RabbitMQ has the message back."""
@@ -127,48 +213,6 @@ class Settling:
         self._counters.locks_expired += 1
         if owner.holds(holding):
             owner.give_back(holding, "engine.lock.rejected")
-
-    async def _carry_out(
-        self, source: Owner, holding: HeldMessage, disposition: Disposition
-    ) -> None:
-        counters, departure = self._counters, self._departure
-        match disposition:
-            case Complete():
-                raise AssertionError("`complete` does that")
-            case Abandon(properties=properties):
-                if properties or source.is_deferred:
-                    again = departure.again(source, holding, properties)
-                    await self._hand_over(source, holding, again)
-                else:
-                    source.give_back(holding, "engine.abandon.rejected")
-                counters.abandoned += 1
-            case DeadLetter(reason=reason, description=description, properties=properties):
-                dead = departure.dead_letter(source, holding, reason, description, properties)
-                await self._hand_over(source, holding, dead)
-                counters.dead_lettered += 1
-            case Release():
-                source.release(holding)
-                counters.released += 1
-            case Defer(properties=properties):
-                if properties or not source.is_deferred:
-                    aside = self._defer(source, holding, properties)
-                    await self._hand_over(source, holding, aside)
-                else:
-                    source.release(holding)
-                counters.deferred += 1
-            case _:
-                assert_never(disposition)
-
-    @staticmethod
-    async def _hand_over(source: Owner, holding: HeldMessage, moving: Awaitable[None]) -> None:
-        """Await a message's hand-over, and then the writing of its ack."""
-        source.departing(holding)
-        await moving
-        written: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-        holding.channel.when_written(partial(_answer, written))
-        error = await written
-        if error is not None:
-            raise error.again()
 
 
 def refusal(error: BrokerError | ServiceBusError) -> ServiceBusError:
