@@ -1,4 +1,7 @@
-"""Attach requests: addresses, rights, sessions and modes are checked, and the link made."""
+"""Attach requests: addresses, rights, sessions and modes are checked, and the link made.
+
+docs/mapping.md says of each field of an attach whether it is heeded, answered or refused.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +10,30 @@ from typing import TYPE_CHECKING
 
 from bridge.engine import texts as engine_texts
 from bridge.engine.api import ReceiveMode
-from bridge.gateway import cbs, management, texts
+from bridge.gateway import cbs, management
 from bridge.gateway.nodes import ReplyLink, RequestLink, address_of
 from bridge.gateway.receiving import ReceivingLink
 from bridge.gateway.refusal import refuse
 from bridge.gateway.sending import SendingLink
-from bridge.gateway.sessions import SessionLink, wants_session, wants_shared_session
+from bridge.gateway.sessions import SessionLink, wants_session
+from bridge.gateway.termini import check
 from bridge.machine.amqp10.link import IncomingLink, OutgoingLink
 from bridge.model.access import missing_right
 from bridge.model.entity import Right
-from bridge.model.errors import NotAllowed, NotImplementedHere, ServiceBusError
+from bridge.model.errors import NotAllowed, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue, parse_path, without_host
-from bridge.wire.amqp10.performatives import Coordinator
 
 if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
-
-_SETTLED = 1
-"""snd-settle-mode of a receive-and-delete link: messages are sent settled."""
 
 
 def attach(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
     """Accept a link, or refuse the link with Azure's condition and words."""
     entity = ""
     try:
-        if isinstance(link.peer.target, Coordinator):
-            raise NotImplementedHere(texts.TRANSACTIONS_NOT_HERE)
-        is_sender = isinstance(link, IncomingLink)
-        address = address_of(link.peer.target if is_sender else link.peer.source)
+        asked = link.peer.target if isinstance(link, IncomingLink) else link.peer.source
+        check(asked, link.name)
+        address = address_of(asked)
         if without_host(address).lower() == cbs.ADDRESS:
             _attach_cbs(connection, link)
             return
@@ -84,19 +83,13 @@ def _attach_sender(connection: Connection, link: IncomingLink, path: EntityPath)
 def _attach_receiver(connection: Connection, link: OutgoingLink, path: EntityPath) -> None:
     connection.grants.require(Right.LISTEN, path)
     entity = connection.gateway.namespace.receive_entity(path)
-    if wants_shared_session(link.peer.source):
-        raise NotAllowed(texts.SESSIONS_ARE_EXCLUSIVE.format(link=link.name))
     is_of_session = wants_session(link.peer.source)
     needs_session = entity.requires_session and path.sub_queue is SubQueue.NONE
     if is_of_session and not needs_session:
         raise NotAllowed(engine_texts.SESSION_ON_PLAIN_ENTITY)
     if needs_session and not is_of_session:
         raise NotAllowed(engine_texts.PLAIN_ON_SESSION_ENTITY)
-    mode = (
-        ReceiveMode.RECEIVE_AND_DELETE
-        if link.peer.snd_settle_mode == _SETTLED
-        else ReceiveMode.PEEK_LOCK
-    )
+    mode = ReceiveMode.RECEIVE_AND_DELETE if link.wants_settled else ReceiveMode.PEEK_LOCK
     if is_of_session:
         SessionLink(connection, link, path, mode)
     else:

@@ -58,7 +58,7 @@ class ReplyLink:
         self._waiting: deque[bytes] = deque(maxlen=REPLIES_WAITING_MAX)
         self.names = {link.name, address_of(link.peer.target)} - {""}
         link.owner = self
-        link.accept()
+        link.accept(is_settled=True)
         connection.reply_links.add(self)
 
     def send(self, payload: bytes) -> None:

@@ -8,7 +8,6 @@ lock ends the link is detached; when the link ends, the lock ends.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bridge.engine.api import ReceiveMode, SessionReceiver
@@ -58,10 +57,9 @@ def wants_session(source: Any) -> bool:
     return isinstance(source, Source) and FILTER in (source.filter or {})
 
 
-def wants_shared_session(source: Any) -> bool:
-    """Whether an attach asks for a session that another receiver may take over."""
-    filters = (source.filter or {}).values() if isinstance(source, Source) else ()
-    return any(isinstance(each, Described) and each.descriptor == _SHARED for each in filters)
+def is_shared(wanted: Any) -> bool:
+    """Whether a filter asks for a session that another receiver may take over."""
+    return isinstance(wanted, Described) and wanted.descriptor == _SHARED
 
 
 def wanted_session(source: Any) -> str | None:
@@ -78,17 +76,15 @@ def wanted_session(source: Any) -> str | None:
     return None if wanted is None else str(wanted)
 
 
-def with_session(source: Any, session_id: str) -> Source:
-    """Return the source of the gateway's attach: the client's source with the accepted session.
+def filter_of(source: Any, session_id: str) -> dict[Any, Any]:
+    """Return the filter of the gateway's attach: the accepted session.
 
     The Go client describes its filter and reads described filters only; the others do neither.
     """
     wanted = source.filter[FILTER]
-    given: Any = session_id
     if isinstance(wanted, Described):
-        given = Described(wanted.descriptor, session_id)
-    answer: Source = replace(source, filter={**source.filter, FILTER: given})
-    return answer
+        return {FILTER: Described(wanted.descriptor, session_id)}
+    return {FILTER: session_id}
 
 
 def wait_s(properties: Mapping[Any, Any] | None) -> float:
@@ -150,7 +146,7 @@ class SessionLink:
         self.connection.sessions[self.path.key, receiver.session_id] = self
         self._receiving.begin(
             receiver,
-            source=with_session(self.link.peer.source, receiver.session_id),
+            filters=filter_of(self.link.peer.source, receiver.session_id),
             properties={LOCKED_UNTIL: Long(ticks(receiver.locked_until_ms))},
         )
 

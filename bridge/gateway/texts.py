@@ -15,6 +15,18 @@ SESSIONS_ARE_EXCLUSIVE = (
 """Behind the link's name .NET looks for Azure's words, to recognize an unsupported feature."""
 
 TRANSACTIONS_NOT_HERE = "amqp:coordinator:list: transactions are not implemented."
+DYNAMIC_NOT_HERE = (
+    "A dynamic source or target is not implemented: create an entity by the administration API."
+)
+COPY_NOT_HERE = (
+    "The distribution-mode '{mode}' is not implemented: what a link receives is taken out of the "
+    "entity. Messages are looked at with peek, the operation com.microsoft:peek-message at the "
+    "entity's $management."
+)
+FILTER_NOT_HERE = (
+    "The filter '{name}' is not implemented. A subscription's rules select messages, and "
+    "com.microsoft:session-filter a session."
+)
 UNAUTHORIZED_CONNECTION = (
     "The connection did not present a valid token at $cbs within {seconds:g} seconds."
 )

@@ -6,10 +6,11 @@ receives (the peer sends), `OutgoingLink` sends. Neither reads messages.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bridge.machine.amqp10 import serial
+from bridge.machine.amqp10 import serial, termini
 from bridge.machine.amqp10.events import CreditChanged, MessageArrived, MessageRefused
 from bridge.machine.amqp10.faults import (
     INVALID_FIELD,
@@ -57,20 +58,32 @@ class Link:
         """Whether the link is open, or still waits to be accepted or refused."""
         return self.is_open or not self.is_answered
 
-    def _answer(self, max_message_size: int, **changes: Any) -> None:
-        """Write our attach: the peer's, turned round, with changes."""
+    def _answer(
+        self,
+        *,
+        snd_settle_mode: int,
+        rcv_settle_mode: int,
+        source: Any = None,
+        target: Any = None,
+        max_message_size: int = 0,
+        properties: Mapping[Any, Any] | None = None,
+    ) -> None:
+        """Write our attach. It says what is in force, whatever the peer has asked for."""
         self.is_answered = True
-        fields: dict[str, Any] = {
-            "role": not self.peer.role,
-            "unsettled": None,
-            "incomplete_unsettled": False,
-            "initial_delivery_count": 0 if self.peer.role else None,
-            "max_message_size": max_message_size,
-            "offered_capabilities": None,
-            "desired_capabilities": None,
-            "properties": None,
-        }
-        self.session.write(replace(self.peer, **{**fields, **changes}))
+        self.session.write(
+            Attach(
+                name=self.name,
+                handle=self.handle,
+                role=not self.peer.role,
+                snd_settle_mode=snd_settle_mode,
+                rcv_settle_mode=rcv_settle_mode,
+                source=source,
+                target=target,
+                initial_delivery_count=0 if self.peer.role else None,
+                max_message_size=max_message_size,
+                properties=None if properties is None else dict(properties),
+            )
+        )
 
     def refuse(self, condition: str, description: str) -> None:
         """Refuse a link: write an attach without source and target, then a detach.
@@ -79,13 +92,17 @@ class Link:
         """
         if self.session.is_ended or self.is_answered:
             return
-        self._answer(0, source=None, target=None)
+        self._answer_without_termini()
         self.session.detach(self, make_error(condition, description))
 
     def give_up(self) -> None:
         """Answer a link that the peer detached first: an attach without source and target."""
         if not self.is_answered:
-            self._answer(0, source=None, target=None)
+            self._answer_without_termini()
+
+    def _answer_without_termini(self) -> None:
+        peer = self.peer
+        self._answer(snd_settle_mode=peer.snd_settle_mode, rcv_settle_mode=peer.rcv_settle_mode)
 
     def detach(self, condition: str, description: str) -> None:
         """End the link with an error; no more events come from it."""
@@ -139,7 +156,13 @@ class IncomingLink(Link):
         self.message_bytes_max = message_bytes_max
         self._credit_max = credit
         self.delivery_count = self.peer.initial_delivery_count or 0
-        self._answer(message_bytes_max)
+        self._answer(
+            snd_settle_mode=self.peer.snd_settle_mode,  # each message says whether it is settled
+            rcv_settle_mode=termini.FIRST,
+            source=termini.their_source(self.peer.source),
+            target=termini.our_target(self.peer.target),
+            max_message_size=message_bytes_max,
+        )
         self.grant(credit)
 
     def grant(self, credit: int) -> None:
@@ -294,12 +317,37 @@ class OutgoingLink(Link):
         self.is_draining = False
         self.unsettled: dict[int, OutgoingDelivery] = {}
 
-    def accept(self, **changes: Any) -> None:
-        """Accept the link; `changes` are fields of our attach that differ from the peer's."""
+    @property
+    def wants_settled(self) -> bool:
+        """Whether the peer wants its messages settled when they are sent."""
+        return self.peer.snd_settle_mode == termini.SETTLED
+
+    def accept(
+        self,
+        *,
+        is_settled: bool | None = None,
+        filters: Mapping[Any, Any] | None = None,
+        properties: Mapping[Any, Any] | None = None,
+    ) -> None:
+        """Accept the link.
+
+        Args:
+            is_settled: whether messages are sent settled; by default as the peer wants.
+            filters: the filters in force, by name.
+            properties: the properties of our attach.
+        """
         if self.session.is_ended or self.is_answered:
             return
         self.is_open = True
-        self._answer(0, **changes)
+        peer = self.peer
+        settled = self.wants_settled if is_settled is None else is_settled
+        self._answer(
+            snd_settle_mode=termini.SETTLED if settled else termini.UNSETTLED,
+            rcv_settle_mode=peer.rcv_settle_mode,
+            source=termini.our_source(peer.source, filters),
+            target=termini.their_target(peer.target),
+            properties=properties,
+        )
 
     def send(self, tag: bytes, payload: bytes, *, is_settled: bool) -> OutgoingDelivery | None:
         """Send a message; return the delivery if the peer is to settle it.

@@ -1,0 +1,66 @@
+"""Sources and targets of our attaches (part 3, section 3.5): what is in force, and nothing else.
+
+A peer's attach says what it asks for. What is repeated in the answer is a promise, so the answer is
+made anew: of a terminus at the peer's end it has the address alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bridge.wire.amqp10.performatives import Source, Target
+
+UNSETTLED: Final = 0
+SETTLED: Final = 1
+"""snd-settle-mode (part 2, 2.8.2)."""
+
+FIRST: Final = 0
+"""rcv-settle-mode (part 2, 2.8.3): the receiver settles at once, and waits for no answer."""
+
+MOVE: Final = "move"
+"""distribution-mode (part 3, 3.5.7): what one receiver has, no other gets."""
+
+_LINK_DETACH: Final = "link-detach"
+"""expiry-policy (part 3, 3.5.6): nothing of a link is kept when it is detached."""
+
+OUTCOMES: Final = (
+    "amqp:accepted:list",
+    "amqp:rejected:list",
+    "amqp:released:list",
+    "amqp:modified:list",
+)
+"""The outcomes that a receiver of ours may choose (part 3, 3.4)."""
+
+
+def our_source(asked: Any, filters: Mapping[Any, Any] | None) -> Source | None:
+    """Return the source of a link on which we send.
+
+    Args:
+        asked: the source in the peer's attach.
+        filters: the filters in force, by name.
+    """
+    if not isinstance(asked, Source):
+        return None
+    return Source(
+        asked.address,
+        expiry_policy=_LINK_DETACH,
+        distribution_mode=MOVE if asked.distribution_mode == MOVE else None,
+        filter=None if filters is None else dict(filters),
+        outcomes=tuple(each for each in asked.outcomes or () if each in OUTCOMES) or None,
+    )
+
+
+def our_target(asked: Any) -> Target | None:
+    """Return the target of a link on which we receive."""
+    return Target(asked.address, expiry_policy=_LINK_DETACH) if isinstance(asked, Target) else None
+
+
+def their_source(given: Any) -> Source | None:
+    """Return the peer's source, for our answer."""
+    return Source(given.address) if isinstance(given, Source) else None
+
+
+def their_target(given: Any) -> Target | None:
+    """Return the peer's target, for our answer."""
+    return Target(given.address) if isinstance(given, Target) else None
