@@ -9,6 +9,7 @@ from typing import Any
 import proton
 import pytest
 from proton import Data, Delivery, Message
+from proton.reactor import Copy, Selector
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from bridge.wire.amqp10.types import decode
@@ -128,6 +129,30 @@ def test_unknown_entity(connection: BlockingConnection) -> None:
     """A link to nowhere is refused with the condition and the words."""
     with pytest.raises(LinkDetached, match=r"amqp:not-found.*could not be found"):
         connection.create_receiver("nowhere")
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a browser": ({"options": Copy()}, "com.microsoft:peek-message"),
+    "a selector": ({"options": Selector("a = 1")}, "selector"),
+    "a dynamic source": ({"dynamic": True}, "A dynamic source"),
+}
+
+
+@pytest.mark.parametrize(("asked", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_no_receiver_can_have(
+    connection: BlockingConnection, asked: dict[str, Any], words: str
+) -> None:
+    """It is refused by name before a message is out; another receiver then gets all of them."""
+    sender = connection.create_sender("q")
+    for number in range(3):
+        sender.send(Message(body=number))
+    address = None if "dynamic" in asked else "q"
+    with pytest.raises(LinkDetached) as caught:
+        connection.create_receiver(address, credit=10, **asked)
+    assert caught.value.condition == "amqp:not-implemented"
+    assert words in str(caught.value)
+    receiver = connection.create_receiver("q", credit=3)
+    assert [receiver.receive().body for _ in range(3)] == [0, 1, 2]
 
 
 def test_many(connection: BlockingConnection) -> None:

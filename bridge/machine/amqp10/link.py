@@ -160,7 +160,7 @@ class IncomingLink(Link):
             snd_settle_mode=self.peer.snd_settle_mode,  # each message says whether it is settled
             rcv_settle_mode=termini.FIRST,
             source=termini.their_source(self.peer.source),
-            target=termini.our_target(self.peer.target),
+            target=termini.target(self.peer.target),
             max_message_size=message_bytes_max,
         )
         self.grant(credit)
@@ -345,7 +345,7 @@ class OutgoingLink(Link):
             snd_settle_mode=termini.SETTLED if settled else termini.UNSETTLED,
             rcv_settle_mode=peer.rcv_settle_mode,
             source=termini.our_source(peer.source, filters),
-            target=termini.their_target(peer.target),
+            target=termini.target(peer.target),
             properties=properties,
         )
 

@@ -1,7 +1,8 @@
 """Sources and targets of our attaches (part 3, section 3.5): what is in force, and nothing else.
 
 A peer's attach says what it asks for. What is repeated in the answer is a promise, so the answer is
-made anew: of a terminus at the peer's end it has the address alone.
+made anew. Of a terminus at the peer's end it has the address alone. Nothing of a link is kept when
+it is detached, so a terminus is not durable, and its expiry is the specification's default.
 """
 
 from __future__ import annotations
@@ -20,9 +21,6 @@ FIRST: Final = 0
 
 MOVE: Final = "move"
 """distribution-mode (part 3, 3.5.7): what one receiver has, no other gets."""
-
-_LINK_DETACH: Final = "link-detach"
-"""expiry-policy (part 3, 3.5.6): nothing of a link is kept when it is detached."""
 
 OUTCOMES: Final = (
     "amqp:accepted:list",
@@ -44,16 +42,10 @@ def our_source(asked: Any, filters: Mapping[Any, Any] | None) -> Source | None:
         return None
     return Source(
         asked.address,
-        expiry_policy=_LINK_DETACH,
         distribution_mode=MOVE if asked.distribution_mode == MOVE else None,
         filter=None if filters is None else dict(filters),
         outcomes=tuple(each for each in asked.outcomes or () if each in OUTCOMES) or None,
     )
-
-
-def our_target(asked: Any) -> Target | None:
-    """Return the target of a link on which we receive."""
-    return Target(asked.address, expiry_policy=_LINK_DETACH) if isinstance(asked, Target) else None
 
 
 def their_source(given: Any) -> Source | None:
@@ -61,6 +53,6 @@ def their_source(given: Any) -> Source | None:
     return Source(given.address) if isinstance(given, Source) else None
 
 
-def their_target(given: Any) -> Target | None:
-    """Return the peer's target, for our answer."""
+def target(given: Any) -> Target | None:
+    """Return a target for our answer, ours or the peer's."""
     return Target(given.address) if isinstance(given, Target) else None

@@ -45,15 +45,21 @@ def opened(**limits: Any) -> Peer:
 
 
 def test_attach_is_answered() -> None:
-    """Our attach is the peer's, turned round, with its terminuses as they came."""
+    """Our attach has the peer's addresses and modes, and of what it asks for what is in force."""
     peer = opened()
-    source = Source("q", filter={Symbol("f"): Described(Ulong(5), "x")}, outcomes=("a", "b"))
+    source = Source(
+        "q",
+        durable=2,
+        filter={Symbol("f"): Described(Ulong(5), "x")},
+        outcomes=("amqp:accepted:list", "b"),
+    )
     peer.attach_receiver(4, source=source, snd_settle_mode=0, rcv_settle_mode=1)
 
     (answer,) = peer.take(Attach)
     assert (answer.name, answer.handle, answer.role) == ("receiver-4", 4, False)
     assert (answer.snd_settle_mode, answer.rcv_settle_mode) == (0, 1)
-    assert (answer.source, answer.target) == (source, Target("client"))
+    assert answer.source == Source("q", outcomes=("amqp:accepted:list",))
+    assert answer.target == Target("client")
     assert answer.initial_delivery_count == 0
     assert peer.take(Flow) == []
 
