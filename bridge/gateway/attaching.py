@@ -32,9 +32,10 @@ def attach(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
     entity = ""
     try:
         asked = link.peer.target if isinstance(link, IncomingLink) else link.peer.source
-        check(asked, link.name)
         address = address_of(asked)
-        if without_host(address).lower() == cbs.ADDRESS:
+        entity = without_host(address)
+        check(asked, link.name)
+        if entity.lower() == cbs.ADDRESS:
             _attach_cbs(connection, link)
             return
         path = parse_path(address)
