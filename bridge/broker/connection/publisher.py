@@ -2,9 +2,8 @@
 
 RabbitMQ confirms by number, in any order when targets differ, and many at once with `multiple`.
 A mandatory message that no queue takes comes back by basic.return *before* it is confirmed
-(https://www.rabbitmq.com/docs/confirms#when-publishes-are-confirmed), and the return does not
-carry its number. The publisher finds the number by the message's content, so of two messages that
-are equal in everything, it may take the one for the other.
+(https://www.rabbitmq.com/docs/confirms#when-publishes-are-confirmed), without the number
+(`bridge.wire.returned`).
 
 What each publish is told follows `bridge.broker.errors`: stored, refused for sure, or unknown.
 """
@@ -31,7 +30,7 @@ from bridge.broker.errors import (
 )
 from bridge.broker.outcome import Done, resolve
 from bridge.wire import amqp091 as wire
-from bridge.wire.basic import Properties
+from bridge.wire.returned import numbers_of
 
 _Publish = tuple[str, str, bytes, bytes, Done | None]
 """Exchange, routing key, properties, body, and the callback for the outcome."""
@@ -214,33 +213,17 @@ class ChannelPublisher:
         if not self._is_confirming:
             return
         text = f"{text}: no queue took a message to {exchange!r} with key {routing_key!r}"
-        numbers = self._numbers_of(exchange, routing_key, properties, body)
+        sent = [
+            (number, publish[2], publish[3])
+            for number, publish in self._unconfirmed.items()
+            if number not in self._returned and publish[:2] == (exchange, routing_key)
+        ]
+        numbers = numbers_of(sent, self._last_returned, properties, body)
         for number in numbers:
             self._last_returned = number
             # One of several was returned, the others may be stored.
             kind = Unroutable if len(numbers) == 1 else BrokerError
             self._returned[number] = kind(code, text)
-
-    def _numbers_of(
-        self, exchange: str, routing_key: str, properties: bytes, body: bytes
-    ) -> list[int]:
-        """Return the number of a returned message: the first equal publish after the last returned.
-
-        RabbitMQ may encode the properties anew; then they are compared by value. When no publish
-        has equal properties, the message may be any of those with its body, or with its route.
-        """
-        on_route = [
-            (number, publish)
-            for number, publish in self._unconfirmed.items()
-            if number not in self._returned and publish[:2] == (exchange, routing_key)
-        ]
-        candidates = [each for each in on_route if each[1][3] == body] or on_route
-        later = [each for each in candidates if each[0] > self._last_returned]
-        for numbers in (later, candidates):
-            for number, publish in numbers:
-                if _are_equal(publish[2], properties):
-                    return [number]
-        return [number for number, _ in candidates]
 
     def _watch_from(self, oldest: int, times: int) -> None:
         self._watch = self._transport.loop.call_later(
@@ -295,16 +278,3 @@ class ChannelPublisher:
 
 def _place(publish: _Publish) -> str:
     return f"exchange {publish[0]!r} with key {publish[1]!r}"
-
-
-def _are_equal(sent: bytes, returned: bytes) -> bool:
-    if sent == returned:
-        return True
-    try:
-        before, after = Properties.decode(sent), Properties.decode(returned)
-    except ValueError:
-        return False
-    # RabbitMQ routes by BCC and strips it.
-    headers = {key: field for key, field in (before.headers or {}).items() if key != "BCC"}
-    before.headers, after.headers = headers, after.headers or {}
-    return before == after

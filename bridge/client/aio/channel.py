@@ -169,17 +169,13 @@ class AioChannel:
 
     def lose(self, error: ServiceBusError) -> None:
         """End the channel: the channel or its connection is lost."""
-        self.give_up(str(error))
+        for task in list(self._publishing):
+            task.cancel(str(error))
         self._tell_written()
         if not self.is_closed:
             self.is_closed = True
             self._task.cancel()
             self._on_closed(error)
-
-    def give_up(self, why: str) -> None:
-        """Fail all waiting confirms."""
-        for task in list(self._publishing):
-            task.cancel(why)
 
     async def _on_written(self) -> None:
         self._unwritten.popleft()()

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import aio_pika
@@ -18,7 +17,6 @@ from bridge.client.aio.channel import AioChannel
 from bridge.client.aio.raw import tell_blocked
 from bridge.client.core.backoff import Backoff
 from bridge.client.core.call import ENDED
-from bridge.client.core.wire import BLOCKED_GRACE_S
 from bridge.client.exceptions import (
     OutcomeUnknownError,
     ServiceBusAuthenticationError,
@@ -176,13 +174,6 @@ class AioWire:
 
     def _on_blocked(self, why: str | None) -> None:
         self.blocked = why
-        if why is not None:
-            self.later(BLOCKED_GRACE_S, partial(self._give_up, list(self._channels)))
-
-    def _give_up(self, channels: list[AioChannel]) -> None:
-        if self.blocked is not None:
-            for channel in channels:
-                channel.give_up(f"RabbitMQ has an alarm: {self.blocked}")
 
     def _fail(self, error: BaseException) -> None:
         self.last_error = ServiceBusConnectionError(f"RabbitMQ at {self._address}: {error!r}")

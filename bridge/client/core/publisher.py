@@ -11,11 +11,21 @@ import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bridge.client.core.confirms import lost
-from bridge.client.core.wire import Channel, Confirmed, Delivery, Timer, Wire
+from bridge.client.core.confirms import UNCONFIRMED, lost
+from bridge.client.core.wire import (
+    Channel,
+    Confirmed,
+    Delivery,
+    NoExchange,
+    Refused,
+    Timer,
+    Unroutable,
+    Wire,
+)
 from bridge.client.exceptions import (
     OperationTimeoutError,
     OutcomeUnknownError,
+    ServiceBusAuthorizationError,
     ServiceBusError,
     ServiceBusServerBusyError,
 )
@@ -38,7 +48,10 @@ class Publisher:
         self._wire = wire
         self._channels: dict[bool, Channel] = {}
         self._numbers = itertools.count(1)
+        self._publishes = itertools.count(1)
+        self._last: dict[str, int] = {}
         self._questions: dict[str, tuple[str, Answered, Timer]] = {}
+        self._unconfirmed: dict[str, int] = {}
         self._listeners: dict[str, Answered] = {}
 
     def check(self) -> None:
@@ -72,22 +85,49 @@ class Publisher:
 
         channel = self._open(exchange)
         timer = self._wire.later(TIMEOUT_S, give_up)
-        channel.publish(exchange, key, properties, body, tell)
+        self._publish(channel, exchange, key, properties, body, tell)
+
+    def _publish(
+        self,
+        channel: Channel,
+        exchange: str,
+        key: str,
+        properties: bytes,
+        body: bytes,
+        confirmed: Confirmed,
+    ) -> int:
+        """Publish on a channel; return the number of the publish.
+
+        RabbitMQ handles a channel's publishes in order, and ends the channel at the first that it
+        cannot do. So where it ends the channel for an exchange, only the last publish to this
+        exchange is certainly not stored.
+        """
+        number = next(self._publishes)
+
+        def settled(error: Exception | None) -> None:
+            is_last = self._last.get(exchange) == number
+            if isinstance(error, NoExchange | ServiceBusAuthorizationError) and not is_last:
+                error = OutcomeUnknownError(f"{UNCONFIRMED} ({error})")
+            confirmed(error)
+
+        channel.publish(exchange, key, properties, body, settled)
+        self._last[exchange] = number
+        return number
 
     def publish_all(self, publishes: Sequence[Publication], confirmed: Confirmed) -> None:
-        """Publish messages; call `confirmed` once: when all are confirmed, or with the first error.
+        """Publish messages; call `confirmed` once, with the outcome of all together.
+
+        Where one is stored and another refused, the outcome is unknown.
 
         Raises:
             ServiceBusError: there is no connection, or an alarm; nothing was published.
         """
-        left = len(publishes)
+        errors: list[Exception | None] = []
 
         def count(error: Exception | None) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0 or (error is not None and left > 0):
-                left = 0
-                confirmed(error)
+            errors.append(error)
+            if len(errors) == len(publishes):
+                confirmed(together(errors))
 
         for index, each in enumerate(publishes):
             try:
@@ -95,7 +135,7 @@ class Publisher:
             except ServiceBusError as error:
                 if not index:
                     raise
-                count(error)
+                count(Refused(str(error)))
 
     def ask(
         self, exchange: str, key: str, headers: Table, body: bytes, answered: Answered,
@@ -116,6 +156,7 @@ class Publisher:
             self._answer(number, OperationTimeoutError("There was no answer in time."))
 
         def confirmed(error: Exception | None) -> None:
+            self._unconfirmed.pop(number, None)
             if error is not None:
                 self._answer(number, error)
 
@@ -129,7 +170,9 @@ class Publisher:
         )
         channel = self._open(exchange)
         self._questions[number] = exchange, answered, self._wire.later(wait_s, give_up)
-        channel.publish(exchange, key, properties.encode(), body, confirmed)
+        self._unconfirmed[number] = self._publish(
+            channel, exchange, key, properties.encode(), body, confirmed
+        )
 
     def listen(self, name: str, heard: Answered) -> None:
         """Call `heard` with each message of bridges to a name.
@@ -160,9 +203,12 @@ class Publisher:
             listeners, self._listeners = self._listeners, {}
             for heard in listeners.values():
                 heard(error)
+        what, why = "The answer was lost.", str(error)
         for number, (exchange, *_) in list(self._questions.items()):
             if _is_bridges(exchange) == is_bridges:
-                self._answer(number, lost(exchange, "The answer was lost.", str(error)))
+                is_last = self._unconfirmed.get(number) == self._last[exchange]
+                unknown = OutcomeUnknownError(f"{what} ({why})")
+                self._answer(number, lost(exchange, what, why) if is_last else unknown)
 
     def _on_reply(self, delivery: Delivery) -> None:
         number = Properties.decode(delivery.properties).correlation_id or ""
@@ -173,11 +219,31 @@ class Publisher:
             self._answer(number, delivery.body)
 
     def _answer(self, number: str, answer: bytes | Exception) -> None:
+        self._unconfirmed.pop(number, None)
         asked = self._questions.pop(number, None)
         if asked is not None:
             _, answered, timer = asked
             timer.cancel()
             answered(answer)
+
+
+def is_refused(error: Exception) -> bool:
+    """Return whether this outcome says that nothing is stored, and that nothing will be."""
+    return isinstance(error, Unroutable | Refused | ServiceBusAuthorizationError)
+
+
+def together(errors: Sequence[Exception | None]) -> Exception | None:
+    """Return the outcome of publishes together: the first error, if all are stored or all refused.
+
+    Else their outcome is unknown.
+    """
+    failed = [each for each in errors if each is not None]
+    if not failed:
+        return None
+    if len(failed) == len(errors) and all(map(is_refused, failed)):
+        return failed[0]
+    unknown = (each for each in failed if isinstance(each, OutcomeUnknownError))
+    return next(unknown, OutcomeUnknownError(str(failed[0])))
 
 
 def _is_bridges(exchange: str) -> bool:

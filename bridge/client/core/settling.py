@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from bridge.client.core.answers import Told
 from bridge.client.core.channels import Channels
 from bridge.client.core.fetching import Fetching
 from bridge.client.core.holding import Copy, Held
 from bridge.client.core.locktable import LOCK_LOST, LockTable
 from bridge.client.core.place import QueuePlace
-from bridge.client.core.publisher import Publisher
+from bridge.client.core.publisher import Publisher, is_refused
 from bridge.client.core.settlements import Record
 from bridge.client.core.wire import Answer, Wire, fail, succeed
 from bridge.client.exceptions import (
@@ -108,7 +109,10 @@ class Settling:
         self, locks: LockTable, token: UUID, make: Callable[[Held], Move], how: Left,
         answer: Answer,
     ) -> None:  # fmt: skip
-        """Publish a locked message, and ack it after the confirm; else its lock stays.
+        """Publish a locked message, and ack it after the confirm; if refused, its lock stays.
+
+        After an unknown outcome the message may be in both places, so it is published again until
+        it has left this one.
 
         Raises:
             MessageLockLostError, MessageSizeExceededError, ServiceBusError: nothing was published.
@@ -119,9 +123,11 @@ class Settling:
         def confirmed(error: Exception | None) -> None:
             if held.channel.is_closed:
                 fail(answer, MessageLockLostError(LOCK_LOST))
-            elif error is not None:
+            elif error is not None and is_refused(error):
                 locks.restore(token, lock)
                 fail(answer, ServiceBusError(f"The message stays locked: {error}"))
+            elif error is not None:
+                self.surely(held, publishes, how, answer)
             else:
                 self._leave(held, how)
                 succeed(answer)
@@ -135,24 +141,28 @@ class Settling:
             locks.restore(token, lock)
             raise
 
-    def surely(self, held: Held, publishes: Move, how: Left) -> None:
+    def surely(self, held: Held, publishes: Move, how: Left, answer: Answer | None = None) -> None:
         """Move a message; retry until that is done or RabbitMQ has taken the message back."""
         fitting = moves.fitting(publishes)
+        told = Told() if answer is None else answer
 
         def confirmed(error: Exception | None) -> None:
             if held.channel.is_closed:
-                return
-            if error is None:
+                fail(told, MessageLockLostError(LOCK_LOST))
+            elif error is None:
                 self._leave(held, how)
+                succeed(told)
             else:
                 self._wire.later(RETRY_S, attempt)
 
         def attempt() -> None:
-            if not held.channel.is_closed:
-                try:
-                    self._publisher.publish_all(fitting, confirmed)
-                except ServiceBusError:
-                    self._wire.later(RETRY_S, attempt)
+            if held.channel.is_closed:
+                fail(told, MessageLockLostError(LOCK_LOST))
+                return
+            try:
+                self._publisher.publish_all(fitting, confirmed)
+            except ServiceBusError:
+                self._wire.later(RETRY_S, attempt)
 
         attempt()
 

@@ -14,9 +14,6 @@ from typing import Any, Protocol
 
 from bridge.client.exceptions import ServiceBusError
 
-BLOCKED_GRACE_S = 2.0
-"""Messages that RabbitMQ had read before its alarm are confirmed within this time."""
-
 
 @dataclass(slots=True)
 class Delivery:
@@ -40,12 +37,19 @@ class Unroutable(Exception):
     """No queue took the message."""
 
 
+class NoExchange(Unroutable):
+    """RabbitMQ has ended the channel: an exchange does not exist."""
+
+
 class Refused(Exception):
     """RabbitMQ refused the message: a queue is full, or has no leader."""
 
 
 Confirmed = Callable[[Exception | None], None]
-"""Called at the confirm, or with an error: `Unroutable`, `Refused`, `ServiceBusError`."""
+"""Called at the confirm, or with an error.
+
+`Unroutable`, `Refused` and `ServiceBusAuthorizationError` say that nothing is stored; after any
+other error the outcome is unknown."""
 
 
 class Timer(Protocol):

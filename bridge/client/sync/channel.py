@@ -51,7 +51,7 @@ class PikaChannel:
         """Publish a message, mandatory."""
         if self.is_closed:
             raise ServiceBusConnectionError("The channel is closed.")
-        self._confirms.add(exchange, key, confirmed)
+        self._confirms.add(exchange, key, properties, body, confirmed)
         raw = RawProperties(properties)
         self._do(partial(self._publish, exchange, key, body, raw))
 
@@ -145,10 +145,6 @@ class PikaChannel:
         if not was_closed:
             self._on_closed(error)
 
-    def give_up(self, why: str) -> None:
-        """Fail all waiting confirms."""
-        self._confirms.lose(why)
-
     def _do(self, call: Callable[[], None]) -> None:
         if self.is_closed:
             return
@@ -213,4 +209,5 @@ class PikaChannel:
         )
 
     def _on_return(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        self._confirms.on_return(text_of(method.exchange), text_of(method.routing_key))
+        exchange, key = text_of(method.exchange), text_of(method.routing_key)
+        self._confirms.on_return(exchange, key, properties.raw, body)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -20,7 +19,7 @@ from pika.exceptions import (
 
 from bridge.client.address import Address
 from bridge.client.core.backoff import Backoff
-from bridge.client.core.wire import BLOCKED_GRACE_S, Answer, fail, succeed
+from bridge.client.core.wire import Answer, fail, succeed
 from bridge.client.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusConnectionError,
@@ -201,12 +200,6 @@ class PikaWire:
 
     def _on_blocked(self, connection: RawConnection, frame: Any) -> None:
         self.blocked = frame.method.reason or "no reason given"
-        self.later(BLOCKED_GRACE_S, partial(self._give_up, list(self._channels)))
-
-    def _give_up(self, channels: list[PikaChannel]) -> None:
-        if self.blocked is not None:
-            for channel in channels:
-                channel.give_up(f"RabbitMQ has an alarm: {self.blocked}")
 
     def _on_unblocked(self, connection: RawConnection, frame: Any) -> None:
         self.blocked = None

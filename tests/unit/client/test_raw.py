@@ -189,8 +189,8 @@ def test_each_publish_is_told_once() -> None:
     told: dict[str, Any] = {}
     confirms = Confirms()
     for name in ("a", "b", "c", "d", "e"):
-        confirms.add("", name, lambda error, name=name: told.setdefault(name, error))
-    confirms.on_return("", "b")
+        confirms.add("", name, b"", b"", lambda error, name=name: told.setdefault(name, error))
+    confirms.on_return("", "b", b"", b"")
     confirms.on_confirm(2, is_multiple=True, is_taken=True)
     assert told["a"] is None
     assert isinstance(told["b"], Unroutable)
