@@ -10,8 +10,8 @@ from bridge.broker.node.installation import Installation
 from bridge.testing import container
 
 REMEDY = (
-    "There is no RabbitMQ for the tests. Do one of these: install RabbitMQ 3.10 or newer "
-    "(Debian: apt-get install rabbitmq-server); or have Docker run and pip install testcontainers; "
+    "There is no RabbitMQ for the tests. Do one of these: install RabbitMQ 4.0 or newer "
+    "(4.3 is the fast one); or have Docker run and pip install testcontainers; "
     "or name a RabbitMQ that runs: pytest --busbridge-rabbitmq-url=amqp://user:password@host/vhost"
 )
 

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 Version = tuple[int, int]
 
 OLDEST: Version = (3, 10)
-"""The oldest version that the bridge supports: its quorum queues dead-letter at least once."""
+"""The oldest version that policies are written for: its quorum queues dead-letter at least once."""
+
+OLDEST_SERVED: Version = (4, 0)
+"""The oldest version that the bridge runs on."""
 
 NEWEST_KNOWN: Version = (4, 3)
 

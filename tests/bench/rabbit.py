@@ -25,7 +25,6 @@ from bridge.model.entity import Namespace, Queue, Topic
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
 from bridge.topology.definitions import to_json
-from tests.brokers.unpack import installation_in
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
@@ -37,7 +36,7 @@ def installations(arguments: list[str]) -> list[Installation]:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rabbitmq", action="append", type=Path, help="an unpacked tree, or more")
     trees = parser.parse_args(arguments).rabbitmq or []
-    found = [installation_in(tree) for tree in trees]
+    found = [Installation.below(tree) for tree in trees]
     if not found:
         own = Installation.find()
         assert own is not None, "RabbitMQ is not installed here (make setup)"

@@ -22,7 +22,6 @@ from bridge.broker.node.private import Node
 from bridge.wire.basic import Properties
 from tests.brokers.certificates import make_certificates
 from tests.brokers.clustering import ctl, join, membership
-from tests.brokers.unpack import installation_in
 from tests.fixtures.waiting import until
 from tests.integration.inbox import QUORUM, WITHIN_S, Inbox
 
@@ -38,7 +37,7 @@ MakeNode = Callable[..., Node]
 def installation(request: pytest.FixtureRequest) -> Installation:
     """The RabbitMQ that the run is about."""
     tree = request.config.getoption("--rabbitmq")
-    found = installation_in(Path(tree)) if tree else Installation.find()
+    found = Installation.below(Path(tree)) if tree else Installation.find()
     assert found is not None, "RabbitMQ is not installed here (make setup)"
     return found
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from bridge.broker.node.folder import PLUGINS
 from bridge.broker.node.installation import Installation
 from tests.brokers.node import Node
-from tests.brokers.unpack import installation_in
 from tests.fixtures.broker import Broker
 from tests.parity import go_sdk, python_sdk
 from tests.parity.score import Case, Score, load, read_reasons, save, write
@@ -37,7 +36,7 @@ SDKS: dict[str, tuple[str, Run]] = {
 
 @contextmanager
 def _rabbitmq(tree: Path | None) -> Iterator[Broker]:
-    installation = installation_in(tree) if tree else Installation.find()
+    installation = Installation.below(tree) if tree else Installation.find()
     if installation is None:
         raise SystemExit("parity: RabbitMQ is not installed here (make setup)")
     with tempfile.TemporaryDirectory(prefix="busbridge-parity-") as folder:

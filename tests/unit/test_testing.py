@@ -62,7 +62,7 @@ def test_without_any_rabbitmq_the_remedy_is_said(
     monkeypatch.setattr(Installation, "find", classmethod(lambda cls: None))
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
     with (
-        pytest.raises(NoRabbitMQ, match="apt-get install rabbitmq-server"),
+        pytest.raises(NoRabbitMQ, match=r"install RabbitMQ 4\.0 or newer"),
         rabbitmq_flags(None, None, tmp_path),
     ):
         pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,9 +37,14 @@ messages of 1 KiB spends a quarter of its time on that (3.10.8: 36,600 messages 
 to active queue, with this setting 44,000 to 48,600; 300 queues and 100 connections under load need
 no more memory)."""
 
+_STARTING = re.compile(r"Starting RabbitMQ (\d+\.\d+\S*) on Erlang")
 _LOG_LINES = 20
 _LOG_LINES_READ = 400
 _LOG_LINE_MAX = 300
+
+
+UPGRADES_FROM = (4, 3)
+"""The oldest version whose data a newer node may take over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +108,35 @@ class NodeFolder:
             text = f"another process runs a RabbitMQ in {self._path}"
             raise NodeFailed(text=text) from error
         self._lock = lock
+
+    def claim(self, version: str) -> None:
+        """Note the version of the node that is about to write into the folder.
+
+        Raises:
+            NodeFailed: a version older than this one and than 4.3 has written what is there; it is
+                left as it is, because 4.3 keeps its definitions elsewhere.
+        """
+        if not version:
+            return
+        note = self._path / "version"
+        if any((self._path / "data").iterdir()):
+            written = note.read_text().strip() if note.exists() else self._logged_version()
+            if _release(written) < min(_release(version), UPGRADES_FROM):
+                raise NodeFailed(
+                    text=f"the data in {self._path} is that of RabbitMQ {written}, and this one is "
+                    f"{version}. It is left as it is: give another --data-dir, or move the folder "
+                    f"away; to keep its messages start RabbitMQ {written} on it and drain it"
+                )
+        note.write_text(f"{version}\n")
+
+    def _logged_version(self) -> str:
+        """Return the version that started here last, by its log; "3" if the log does not say."""
+        versions = [
+            each[1]
+            for log in sorted((self._path / "log").glob("*.log"))
+            for each in _STARTING.finditer(log.read_text(errors="replace"))
+        ]
+        return versions[-1] if versions else "3"
 
     def release(self) -> None:
         """Unlock the folder for other processes."""
@@ -171,3 +206,8 @@ class NodeFolder:
         told = [line for line in lines if "[error]" in line and not line.endswith("> ")] or lines
         told = list(dict.fromkeys(line[:_LOG_LINE_MAX] for line in told))[:_LOG_LINES]
         return "\n".join(told)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return major and minor number."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])

@@ -110,6 +110,7 @@ class Node:
         assert not self.is_running, "the node is running"
         self._files.take()
         try:
+            self._files.claim(self._installation.version_text)
             # A cluster's other nodes use this epmd, too: it survives a kill of its node.
             spared = () if self._epmd is None else (self._epmd.pid,)
             await end_leftovers(self.folder, spared=spared)

@@ -1,6 +1,6 @@
 """Unpack the RabbitMQ of another Debian release into a folder, to run beside this machine's own.
 
-    python3 -m tests.brokers.unpack bookworm|trixie|sid FOLDER
+    python3 docker/setup/unpack.py trixie|sid FOLDER
 
 Programs built for a newer C library do not start on an older system, so the release's own C library
 is unpacked too, and each program of Erlang's run-time is replaced by a script that starts it
@@ -10,13 +10,11 @@ scripts hold absolute paths: a tree that was moved has to be unpacked anew.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
 
-from bridge.broker.node.installation import Installation
-from tests.brokers.debian import unpack
+from debian import unpack
 
 # RabbitMQ, Erlang, and the libraries that programs of Erlang's run-time are linked to or open.
 NEEDED = re.compile(
@@ -24,22 +22,6 @@ NEEDED = re.compile(
     r"libssl3(t64)?|openssl-provider-legacy|libsystemd0|libsctp1|libzstd1|liblzma5|liblz4-1|"
     r"libgcrypt20|libgpg-error0|libcap2"
 )
-
-
-def installation_in(tree: Path) -> Installation:
-    """Return what was unpacked into a folder (Erlang is below it), or RabbitMQ's generic build.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
-    path = os.environ["PATH"]
-    for root in (tree / "root", tree):
-        for scripts in sorted(root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin")):
-            erlang = root / "usr/lib/erlang/bin"
-            return Installation(scripts=scripts.absolute(), path=f"{erlang.absolute()}:{path}")
-    if (tree / "sbin/rabbitmq-server").exists():
-        return Installation(scripts=(tree / "sbin").absolute(), path=path)
-    raise FileNotFoundError(f"no RabbitMQ below {tree}")
 
 
 def _first(root: Path, *patterns: str) -> Path:

@@ -1,6 +1,6 @@
 """Unpack the Python of another Debian release into a folder, for the library's tests on newer ones.
 
-    python3 -m tests.brokers.python trixie|sid 3.13|3.14 FOLDER
+    python3 docker/setup/newer_python.py trixie|sid 3.13|3.14 FOLDER
 
 FOLDER/root/usr/bin/python3.13 is the program. It is built for a newer C library, which is unpacked
 beside it, so a script starts it through that library's loader: under the name it was called by,
@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.brokers.debian import unpack
+from debian import unpack
 
 
 def wrap(root: Path, name: str) -> Path:

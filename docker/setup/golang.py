@@ -1,6 +1,6 @@
 """Unpack Debian 13's Go into a folder, for the Go SDK's tests where Go is missing or too old.
 
-    python3 -m tests.brokers.golang FOLDER
+    python3 docker/setup/golang.py FOLDER
 
 Its programs are linked statically, so they run on any release; FOLDER/bin is what PATH needs.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.brokers.debian import unpack
+from debian import unpack
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
