@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from uuid import UUID
@@ -492,17 +492,8 @@ class RabbitNamespace:
             self._usage.note(path)
             self._settling.begin(path, lock_token, disposition, done)
         else:
-            self._tasks.start(self._settle_elsewhere(path, lock_token, disposition, done))
-
-    async def _settle_elsewhere(
-        self, path: EntityPath, lock_token: UUID, disposition: Disposition, done: OnSettled
-    ) -> None:
-        try:
-            await self.settle(path, lock_token, disposition)
-        except ServiceBusError as error:
-            done(error)
-        else:
-            done(None)
+            settling = self.settle(path, lock_token, disposition)
+            self._tasks.start(_answered(settling, done))
 
     def flush(self) -> None:
         """Do now the work that was collected for the end of this turn of the event loop."""
@@ -564,6 +555,16 @@ class RabbitNamespace:
             self.reconciler.wake_for(path.entity)
         else:
             self._sending.note_full(path.entity)
+
+
+async def _answered(settling: Awaitable[None], done: OnSettled) -> None:
+    """Call `done` with the outcome of a settlement."""
+    try:
+        await settling
+    except ServiceBusError as error:
+        done(error)
+    else:
+        done(None)
 
 
 async def _find(namespace: RabbitNamespace, name: str, is_doubtful: bool) -> model.Entity | None:
