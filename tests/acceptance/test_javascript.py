@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.acceptance.driver import COMMON_SCENARIOS, Outcome, node_program, run_scenarios
+from tests.acceptance.driver import COMMON_SCENARIOS, HERE, Outcome, node_program, run_scenarios
 from tests.acceptance.scenarios import test_nothing_is_left_out, test_scenario  # noqa: F401
 from tests.fixtures.bridge import Bridge
 
@@ -27,6 +27,7 @@ ENTITIES = {
         "MaxDeliveryCount": 10,
         "DefaultMessageTimeToLive": "P10675199DT2H48M5.4775807S",
     },
+    "javascript-failing": {"LockDuration": "PT5M", "MaxDeliveryCount": 10},
     "javascript-unique": {"RequiresDuplicateDetection": True},
     "javascript-sessions": {"LockDuration": "PT5S", "RequiresSession": True},
     "javascript-many": {"LockDuration": "PT1M", "RequiresSession": True},
@@ -38,3 +39,12 @@ TOPICS = [{"Name": "javascript-topic", "Subscriptions": [{"Name": "rules"}]}]
 def run(bridge: Bridge) -> Mapping[str, Outcome]:
     """Run the program."""
     return run_scenarios(node_program("scenarios.mjs"), bridge.connection_string, "javascript")
+
+
+def test_a_message_whose_handler_fails_once_comes_again(bridge: Bridge) -> None:
+    """Of forty messages ten are abandoned beside completions: each is handled, none is lost."""
+    node, program = node_program("failing_handler.mjs")
+    command = [node, "--require", str(HERE / "node" / "corrected.cjs"), program]
+    outcomes = run_scenarios(command, bridge.connection_string, "javascript-failing")
+
+    assert outcomes["failing_handler"].is_ok, outcomes["failing_handler"].detail
