@@ -74,6 +74,36 @@ async def test_a_link_that_fails_ends_alone_and_gives_its_message_back(
         await of.complete(innocent.delivery_id)
 
 
+@pytest.mark.parametrize("wanted", ["s", None], ids=["named", "next"])
+@pytest.mark.parametrize("deletes", [False, True], ids=["locks", "deletes"])
+async def test_what_fails_while_a_link_opens_gives_its_session_back(
+    door: Door, monkeypatch: pytest.MonkeyPatch, wanted: str | None, deletes: bool
+) -> None:
+    """The client hears of it, its other link goes on, and the session is the next one's at once."""
+    accept = OutgoingLink.accept
+
+    def fail(link: OutgoingLink, **changes: Any) -> None:
+        if link.handle == FAULTY:
+            raise RuntimeError("a fault of the bridge")
+        accept(link, **changes)
+
+    monkeypatch.setattr(OutgoingLink, "accept", fail)
+    async with serve(door) as served, peer(served) as of:
+        await of.send_texts("sessions", ["one", "two"], "s")
+        await of.send_texts("orders", ["innocent"])
+        of.receive_from(SOUND, "orders")
+        of.credit(SOUND, 1)
+        innocent, _ = await of.next(Transfer, handle=SOUND)
+        for handle in (FAULTY, 9):
+            of.receive_from(handle, "sessions", wanted, deletes=deletes)
+            of.credit(handle, 5)
+            if handle == FAULTY:
+                detach = await of.next(Detach, handle=FAULTY)
+                assert detach.error.condition == "amqp:internal-error"
+        assert [await of.message(9) for _ in range(2)] == [("one", 0), ("two", 0)]
+        await of.complete(innocent.delivery_id)
+
+
 async def test_a_receiver_that_fails_ends_alone(door: Door) -> None:
     """Its message is the next receiver's, uncounted; a lock on the same channel stays."""
     await door.send("1", "2")

@@ -103,6 +103,8 @@ class RemoteReceivers:
             owner.messages.taken(key, integer(question, "number"), error)
         elif what == wire.DRAIN:
             owner.messages.drain(key)
+        elif what != wire.CLOSE:
+            raise LookupError(what)
         else:
             unused = "unused" in question and bool(integer(question, "unused"))
             owner.messages.close(key, unused=unused)
