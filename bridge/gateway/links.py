@@ -80,7 +80,7 @@ class Links:
                 if isinstance(owner, SendingLink | RequestLink):
                     owner.top_up()
             case MessageWritten():
-                if isinstance(owner, ReceivingLink | SessionLink):
+                if isinstance(owner, ReceivingLink | SessionLink | ReplyLink):
                     owner.on_written()
             case OutcomeArrived():
                 if isinstance(owner, ReceivingLink | SessionLink):
@@ -124,6 +124,7 @@ class Links:
         """Forget all links."""
         for link in list(self._alive):
             self.forget(link)
+        self._connection.reply_links.drop_all()
 
     def stop(self) -> None:
         """Receive nothing more for the client."""

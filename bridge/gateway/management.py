@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from bridge.engine.api import (
     Namespace,
     Received,
     ReceiveMode,
+    Release,
 )
 from bridge.gateway import rules, session_operations, texts
 from bridge.gateway.outcomes import changes
@@ -38,6 +40,7 @@ from bridge.wire.amqp10.types import Array, Int, Symbol
 from bridge.wire.mapping.fields import MappingError
 
 if TYPE_CHECKING:
+    from bridge.gateway.connection import Connection
     from bridge.gateway.nodes import Request, RequestLink
 
 SUFFIX = "/$management"
@@ -59,6 +62,27 @@ Body = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Deleting:
+    """A reply with messages that are received and deleted: they are settled when it is sent."""
+
+    body: Body
+    path: EntityPath
+    tokens: Sequence[UUID]
+
+    def on_sent(self, connection: Connection, is_sent: bool) -> None:
+        """Complete the messages; if the client will not have the reply, release them."""
+
+        def settled(error: ServiceBusError | None) -> None:
+            if error is not None:
+                log.info("deletion.failed", entity=str(self.path), reason=str(error))
+
+        namespace, log = connection.gateway.namespace, connection.log
+        for token in self.tokens:
+            disposition = Complete() if is_sent else Release()
+            namespace.begin_settling(self.path, token, disposition, settled)
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """An operation: the required right and the function; no body means 'no content'.
 
@@ -68,7 +92,7 @@ class Operation:
     """
 
     right: Right
-    run: Callable[[Namespace, EntityPath, Body], Awaitable[Body | None]]
+    run: Callable[[Namespace, EntityPath, Body], Awaitable[Body | Deleting | None]]
     in_session: bool = False
 
 
@@ -170,14 +194,25 @@ def _session_of(namespace: Namespace, path: EntityPath, body: Body) -> str | Non
     return session_id
 
 
-async def _receive_by_sequence_number(namespace: Namespace, path: EntityPath, body: Body) -> Body:
+async def _receive_by_sequence_number(
+    namespace: Namespace, path: EntityPath, body: Body
+) -> Body | Deleting:
     settle_mode = body.get("receiver-settle-mode", _SECOND)
     if settle_mode not in (_FIRST, _SECOND):
         raise ArgumentError(f"'receiver-settle-mode' is {settle_mode!r}.")
-    mode = ReceiveMode.PEEK_LOCK if settle_mode == _SECOND else ReceiveMode.RECEIVE_AND_DELETE
     session_id = _session_of(namespace, path, body)
-    received = await namespace.receive_deferred(path, _numbers(body), mode, session_id)
-    return {"messages": await in_slices(map(_entry, received))}
+    numbers = _numbers(body)
+    received = await namespace.receive_deferred(path, numbers, ReceiveMode.PEEK_LOCK, session_id)
+    tokens = [each.lock_token for each in received if each.lock_token is not None]
+    if settle_mode == _FIRST:
+        received = [replace(each, lock_token=None, locked_until_ms=None) for each in received]
+    try:
+        answer: Body = {"messages": await in_slices(map(_entry, received))}
+    except BaseException:
+        for token in tokens:
+            namespace.begin_settling(path, token, Release(), lambda error: None)
+        raise
+    return answer if settle_mode == _SECOND else Deleting(answer, path, tokens)
 
 
 def _entry(received: Received) -> Body:
@@ -293,7 +328,7 @@ async def _answer(link: RequestLink, path: EntityPath, request: Request) -> None
     tracking_id = fields.get("com.microsoft:tracking-id")
     if isinstance(tracking_id, str):
         properties["com.microsoft:tracking-id"] = tracking_id
-    value: Body | None = None
+    value: Body | Deleting | None = None
     try:
         operation = _operation(fields.get("operation"))
         connection.grants.require(operation.right, path)
@@ -312,7 +347,10 @@ async def _answer(link: RequestLink, path: EntityPath, request: Request) -> None
         connection.log.exception("management.failed", entity=str(path))
         fault = InternalError("The request failed inside the bridge.")
         properties |= describe(path, link, fault)
-    link.reply(request, properties, value)
+    if isinstance(value, Deleting):
+        link.reply(request, properties, value.body, partial(value.on_sent, connection))
+    else:
+        link.reply(request, properties, value)
     connection.flush_soon()
 
 

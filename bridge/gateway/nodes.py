@@ -35,6 +35,13 @@ CARRIED_OUT_MAX = 100
 
 _DIGEST_BYTES = 16
 
+OnSent = Callable[[bool], None]
+"""Called once for a reply: whether it is in the client's output, or the client will not have it."""
+
+
+def _ignore(is_sent: bool) -> None:
+    pass
+
 
 def address_of(terminus: Any) -> str:
     """Return the address of a source or target, "" if it has none."""
@@ -55,16 +62,20 @@ class ReplyLink:
         self.link = link
         self.node = node
         self._connection = connection
-        self._waiting: deque[bytes] = deque(maxlen=REPLIES_WAITING_MAX)
+        self._waiting: deque[tuple[bytes, OnSent]] = deque()
+        self._unwritten: deque[OnSent] = deque()
         self.names = {link.name, address_of(link.peer.target)} - {""}
         link.owner = self
         link.accept(is_settled=True)
         connection.reply_links.add(self)
 
-    def send(self, payload: bytes) -> None:
+    def send(self, payload: bytes, on_sent: OnSent = _ignore) -> None:
         """Send a reply, now or when there is credit."""
-        self._waiting.append(payload)
+        self._waiting.append((payload, on_sent))
         self._flush()
+        if len(self._waiting) > REPLIES_WAITING_MAX:
+            _, dropped = self._waiting.popleft()
+            dropped(False)
 
     def on_credit(self, event: CreditChanged) -> None:
         """Send waiting replies within the client's credit."""
@@ -74,13 +85,25 @@ class ReplyLink:
 
     def _flush(self) -> None:
         while self._waiting and self.link.credit > 0 and self.link.is_open:
-            self.link.send(uuid4().bytes, self._waiting.popleft(), is_settled=True)
+            payload, on_sent = self._waiting.popleft()
+            self.link.send(uuid4().bytes, payload, is_settled=True)
+            self._unwritten.append(on_sent)
+            if not self.link.is_blocked:
+                self.on_written()
         self._connection.flush_soon()
+
+    def on_written(self) -> None:
+        """Note that the oldest reply that was sent is in the client's output."""
+        self._unwritten.popleft()(True)
 
     def on_detached(self) -> None:
         """Drop the waiting replies of a link that is gone."""
-        self._waiting.clear()
         self._connection.reply_links.remove(self)
+        unsent = [*self._unwritten, *(on_sent for _, on_sent in self._waiting)]
+        self._unwritten.clear()
+        self._waiting.clear()
+        for on_sent in unsent:
+            on_sent(False)
 
 
 class ReplyLinks:
@@ -106,6 +129,11 @@ class ReplyLinks:
     def _keys(link: ReplyLink) -> list[tuple[str, str, Session | None]]:
         names = (*link.names, "")
         return [(link.node, name, at) for name in names for at in (link.link.session, None)]
+
+    def drop_all(self) -> None:
+        """Drop the waiting replies of all links: the connection is closed."""
+        for link in {each for links in self._found.values() for each in links}:
+            link.on_detached()
 
     def find(self, node: str, reply_to: str, session: Session) -> ReplyLink | None:
         """Return the link for a reply: named by the request, else of its session, else any."""
@@ -206,13 +234,29 @@ class RequestLink:
             self._carried_out += 1
             self._handle(self, self._waiting.popleft())
 
-    def reply(self, request: Request, application_properties: dict[str, Any], value: Any) -> None:
-        """Reply to a request that was carried out, and to its copies."""
+    def reply(
+        self,
+        request: Request,
+        application_properties: dict[str, Any],
+        value: Any,
+        on_sent: OnSent = _ignore,
+    ) -> None:
+        """Reply to a request that was carried out, and to its copies.
+
+        Args:
+            on_sent: see `OnSent`; it undoes the request if the client will not have the reply.
+        """
         self._carried_out -= 1
         payload = self._encode(request, application_properties, value)
         known = self.connection.known_requests
         times = 1 if request.key is None else known.answer(request.key, payload)
-        self._send(request, payload, times)
+
+        def sent(is_sent: bool) -> None:
+            if not is_sent and request.key is not None and on_sent is not _ignore:
+                known.forget(request.key)
+            on_sent(is_sent)
+
+        self._send(request, payload, times, sent)
         self._carry_out()
 
     def _encode(
@@ -229,7 +273,9 @@ class RequestLink:
         error = NotAllowed(texts.REPLY_NOT_KEPT.format(id=request.message.properties.message_id))
         return self._encode(request, self._describe(self, error), None)
 
-    def _send(self, request: Request, payload: bytes, times: int) -> None:
+    def _send(
+        self, request: Request, payload: bytes, times: int, on_sent: OnSent = _ignore
+    ) -> None:
         """Send a reply, as often as its request came, on the link that the request names."""
         self._under_way -= times
         self.connection.unconfirmed.count(-times * request.size_bytes)
@@ -239,8 +285,10 @@ class RequestLink:
         target = self.connection.reply_links.find(self.node, name, self.link.session)
         if target is None:
             self.connection.log.info("reply.undeliverable", node=self.node, reply_to=reply_to)
+            on_sent(False)
             return
-        for _ in range(times):
+        target.send(payload, on_sent)
+        for _ in range(times - 1):
             target.send(payload)
 
     def top_up(self) -> None:

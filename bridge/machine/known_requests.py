@@ -78,6 +78,11 @@ class KnownRequests:
                 self._reply_bytes -= len(dropped)
         return count
 
+    def forget(self, key: Key) -> None:
+        """Forget an answered request that was undone: a copy is carried out."""
+        self._answered.pop(key, None)
+        self._reply_bytes -= len(self._replies.pop(key, b""))
+
     def reply(self, key: Key) -> bytes | None:
         """Return the reply to an answered request; `None` if it was too large to be kept."""
         return self._replies.get(key)

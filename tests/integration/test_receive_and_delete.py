@@ -15,7 +15,10 @@ from bridge.model import entity as model
 from bridge.model.errors import SessionCannotBeLocked
 from bridge.model.name import EntityPath, SubQueue
 from bridge.wire import sessions as wire
-from bridge.wire.amqp10.performatives import Attach
+from bridge.wire.amqp10.message import Message, encode_message
+from bridge.wire.amqp10.message_properties import MessageProperties
+from bridge.wire.amqp10.performatives import Attach, Disposition, Modified, Transfer
+from bridge.wire.amqp10.types import Array, Uint
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door
@@ -205,3 +208,57 @@ async def _is_empty(door: Door, address: str) -> bool:
     namespace = door.namespace
     (counts,) = await namespace.counting.counts([namespace.entity(EntityPath(address))])
     return counts.total == 0
+
+
+DEFERRED = "com.microsoft:receive-by-sequence-number"
+
+
+@pytest.mark.parametrize("ending", ["detach", "close"])
+async def test_deferred_messages_whose_reply_has_no_credit_are_not_lost(
+    door: Door, ending: str
+) -> None:
+    """The client leaves, and they are deferred still; a reply that is sent settles them."""
+    async with serve(door) as served, peer(served) as other:
+        async with peer(served) as of:
+            await of.send_texts("plain", ["one"])
+            of.receive_from(7, "plain")
+            of.credit(7, 1)
+            transfer, _ = await of.next(Transfer, handle=7)
+            deferring = Modified(undeliverable_here=True)
+            of.send(Disposition(True, transfer.delivery_id, None, False, deferring))
+            await of.outcome(transfer.delivery_id)
+            of.attach(2, "plain/$management", role=False)
+            of.attach(3, "plain/$management", role=True)
+            await of.next(Attach, handle=3)
+            request = Message(
+                MessageProperties(message_id="1"), {"operation": DEFERRED}, _wanted(1)
+            )
+            of.transfer(2, encode_message(request))
+            await until(lambda: _replies_waiting(served) == 1)
+            if ending == "detach":
+                await of.detach(3)
+        reply: Message | None = None
+
+        async def is_deferred() -> bool:
+            nonlocal reply
+            reply = await other.manage("plain", DEFERRED, _wanted(1))
+            return reply.application_properties["statusCode"] == 200
+
+        await until(is_deferred)
+        assert reply is not None
+        assert len(reply.value["messages"]) == 1
+        assert "lock-token" not in reply.value["messages"][0]
+        await until(lambda: _is_empty(door, "plain"))
+
+
+def _wanted(number: int) -> dict[str, object]:
+    return {"sequence-numbers": Array("long", (number,)), "receiver-settle-mode": Uint(0)}
+
+
+def _replies_waiting(served: Served) -> int:
+    """How many replies wait for the credit of all clients."""
+    return sum(
+        len(link._waiting)
+        for connection in served.gateway.connections
+        for link in {each for links in connection.reply_links._found.values() for each in links}
+    )
