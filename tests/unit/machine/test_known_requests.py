@@ -34,6 +34,17 @@ def test_a_copy_that_comes_after_the_answer() -> None:
         assert known.reply(KEY) == b"done"
 
 
+def test_a_request_that_was_undone_is_carried_out_again() -> None:
+    """Its reply is kept no more; nor does it take room."""
+    known = KnownRequests(reply_bytes_max=10)
+    for _ in range(3):
+        carried_out(known, KEY, b"0123456789")
+        known.forget(KEY)
+        assert known.reply(KEY) is None
+    carried_out(known, KEY, b"0123456789")
+    assert known.reply(KEY) == b"0123456789"
+
+
 def test_an_id_is_used_anew_after_a_thousand_others() -> None:
     """The thousandth other request still knows it, the next one does not."""
     known = KnownRequests()
