@@ -119,7 +119,7 @@ class JournalEntries:
             average_bytes=memory.average_bytes,
             counters=list(memory.counters),
             buckets=[
-                (*where, bucket.provisional_in is None)
+                (*where, not bucket.is_provisional)
                 for where, bucket in memory.wheel.buckets.items()
             ],
             pending=memory.pending.encode(),

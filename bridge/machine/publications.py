@@ -11,7 +11,7 @@ from bridge.machine.known import Known
 from bridge.machine.numbers import Numbers
 from bridge.machine.publication import Publication
 from bridge.machine.sequencer_memory import Memory
-from bridge.machine.wheel import place
+from bridge.machine.wheel import Place
 from bridge.model.duration import MAX_MS
 from bridge.model.entity import Queue, SendEntity, Tier, Topic
 from bridge.model.tiers import TIER_TIME_TO_LIVE_MAX_MS, effective_time_to_live_ms
@@ -113,18 +113,30 @@ class Publications:
         view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=ttl_ms)
         return self._to_subscriptions(self._fanout, view, waiting.identity, fields, known)
 
-    def scheduled(self, item: Item, identity: bytes, number: int, now_ms: int) -> Publication:
+    def scheduled(
+        self, item: Item, identity: bytes, number: int, now_ms: int, where: Place
+    ) -> Publication:
         """Return the publication of a message for later, into its bucket."""
+        self._memory.wheel.stored(where)
+        properties = self._waiting(item, identity, number, now_ms, self._copy)
+        bucket = names.bucket(self._entity.path, where.level, where.slot)
+        return self._journal.publication("", bucket, properties, item.body)
+
+    def unplaced(self, item: Item, identity: bytes, number: int, now_ms: int) -> Publication:
+        """Return the publication of a message for later whose bucket is not made yet."""
+        return self._journal.entry(self._waiting(item, identity, number, now_ms), item.body)
+
+    def _waiting(
+        self, item: Item, identity: bytes, number: int, now_ms: int, copy: bytes = b""
+    ) -> bytes:
+        """Return the properties of a message that waits."""
         memory = self._memory
         assert item.scheduled_ms is not None
-        where = place(item.scheduled_ms, now_ms)
-        memory.wheel.stored(where)
         memory.average_bytes += (len(item.body) + len(item.properties) - memory.average_bytes) // 16
-        fields = stamp.waiting(number, identity, item.scheduled_ms, item.ttl_ms) + self._copy
+        fields = stamp.waiting(number, identity, item.scheduled_ms, item.ttl_ms) + copy
         if self._detects:
             fields += self._accepted(item, now_ms)
-        bucket = names.bucket(self._entity.path, where.level, where.slot)
-        return self._journal.publication("", bucket, stamp.put(item.properties, fields), item.body)
+        return stamp.put(item.properties, fields)
 
     def expired(self, item: Item, now_ms: int) -> Sequence[Publication]:
         """Return the publications of a message that expired before it had a number."""

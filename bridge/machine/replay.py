@@ -130,7 +130,6 @@ class Replay:
         self._is_partitioned = is_partitioned
         self._fingerprint = fingerprint
         self._memory = blank(is_partitioned=is_partitioned)
-        self._boot: str | None = None
         self._writer: bytes | None = None
         self._writers_boot = ""
         self._unproven: list[tuple[bytes | int, Known]] = []
@@ -210,7 +209,6 @@ class Replay:
         is_readers = marker.term in self._readers
         if not is_readers and address is not None:
             self.addresses.add(address)
-        self._boot = marker.fingerprint
         if not is_readers:
             self.terms.append(marker.term)
             self._writer, self._writers_boot = marker.term, marker.fingerprint
@@ -229,7 +227,6 @@ class Replay:
 
     def _restore(self, snapshot: Snapshot) -> None:
         self.terms.append(snapshot.term)
-        self._boot = snapshot.fingerprint
         if self._writer is None:
             self._writer, self._writers_boot = snapshot.term, snapshot.fingerprint
         memory = self._memory
@@ -244,8 +241,7 @@ class Replay:
         memory.forwarded = Forwarded.decode(snapshot.forwarded)
         memory.wheel = Wheel()
         for level, slot, is_safe in snapshot.buckets:
-            provisional_in = None if is_safe else snapshot.fingerprint
-            memory.wheel.add(Place(level, slot), provisional_in=provisional_in)
+            memory.wheel.add(Place(level, slot), is_provisional=not is_safe)
         is_believed = snapshot.fingerprint == self._fingerprint
         self._known = decode_known(snapshot.known, is_believed=is_believed)
         self._activated = decode_activated(snapshot.activated, is_believed=is_believed)
@@ -269,6 +265,9 @@ class Replay:
             self._gone.add(waited_as)
             self._memory.pending.remove(waited_as)
             self._learn(waited_as, known)
+            if isinstance(identity, bytes) and identity != NO_IDENTITY:
+                # Its arrival may not be acked yet: it waited there, for lack of a bucket.
+                self._remember(identity, Known(waited_as, None, is_trusted=False))
         elif isinstance(identity, bytes) and identity != NO_IDENTITY:
             self._learn(identity, known)
             self._forwarded(table, identity)
@@ -320,8 +319,8 @@ class Replay:
         if state is BucketState.GONE:
             self._memory.wheel.remove(Place(level, slot))
         else:
-            provisional_in = (self._boot or "") if state is BucketState.PROVISIONAL else None
-            self._memory.wheel.add(Place(level, slot), provisional_in=provisional_in)
+            is_provisional = state is BucketState.PROVISIONAL
+            self._memory.wheel.add(Place(level, slot), is_provisional=is_provisional)
 
     def _count(self, number: int) -> None:
         partition = numbering.partition_of(number) if self._is_partitioned else 0

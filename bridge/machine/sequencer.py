@@ -45,6 +45,7 @@ from bridge.machine.pending import identity_hash
 from bridge.machine.publication import Publication
 from bridge.machine.publications import Publications
 from bridge.machine.sequencer_memory import Memory
+from bridge.machine.wheel import Place, place
 from bridge.model.entity import SendEntity, Tier
 from bridge.model.errors import MessageNotFound
 from bridge.model.tiers import message_size_max_bytes
@@ -69,11 +70,24 @@ class Answer(NamedTuple):
     after_all: bool = False
 
 
+class Unplaced(NamedTuple):
+    """A scheduled message that has its number, and no bucket yet."""
+
+    waiting: stamp.Waiting
+    body: bytes
+
+
 class Outcome(NamedTuple):
-    """The result of one command."""
+    """The result of one command.
+
+    Attributes:
+        unplaced: the scheduled messages that the journal alone has: their buckets are not made yet,
+            so the arrival stays unacked until each is in a bucket, or active.
+    """
 
     publications: Sequence[Publication]
     answer: Answer | None = None
+    unplaced: Sequence[Unplaced] = ()
 
 
 class Sequencer:
@@ -99,6 +113,7 @@ class Sequencer:
         self.journal = JournalEntries(entity.path)
         self.duplicates = 0
         self._accepted = 0
+        self._activated: list[stamp.Waiting] = []
         self._numbers = Numbers(memory, is_partitioned=entity.enable_partitioning)
         self._publications = Publications(entity, tier, memory, self.journal, self._numbers, new_id)
         self._take(entity, tier)
@@ -118,18 +133,24 @@ class Sequencer:
         if entity.requires_duplicate_detection:
             self.memory.history.set_window(self._window_ms)
 
-    def dues_ms(self, command: Command, now_ms: int) -> list[int]:
-        """Return the times for which `apply` would need a bucket."""
-        if not isinstance(command, Send):
-            return []
-        return [
-            item.scheduled_ms
-            for item in command.items
-            if item.scheduled_ms is not None and (item.scheduled_ms > now_ms or self.memory.known)
-        ]
+    def missing_bucket(self, command: Command, now_ms: int) -> Place | None:
+        """Return the bucket that a command needs before `apply`; `None`: it needs no other one.
+
+        Only a message without an identity needs its bucket first. If it had a number and came again
+        before it is stored, it would get another one.
+        """
+        if type(command) is not Send or command.identity is not None:
+            return None
+        item = command.items[0]
+        if item.scheduled_ms is None or item.scheduled_ms <= now_ms:
+            return None
+        where = place(item.scheduled_ms, now_ms)
+        if self.memory.wheel.is_usable(where) or self._publications.digest(item) is not None:
+            return None
+        return where
 
     def apply(self, command: Command, now_ms: int) -> Outcome:
-        """Carry out one command; the buckets for `dues_ms` must exist.
+        """Carry out one command; it must not miss a bucket (`missing_bucket`).
 
         Raises:
             Exception: the command failed, and has changed nothing.
@@ -139,6 +160,7 @@ class Sequencer:
         before = memory.counters[:], memory.enqueued_ms, entries.entries, entries.bytes
         subscriptions = memory.subscriptions.copy()
         self._accepted = 0
+        self._activated.clear()
         try:
             return self._apply(command, now_ms)
         except Exception:
@@ -154,6 +176,9 @@ class Sequencer:
             for last, first in zip(given, memory.counters, strict=True):
                 for number in range(first + 1, last + 1):
                     memory.pending.remove(number)
+            for waiting in self._activated:
+                hashed = identity_hash(waiting.identity)
+                memory.pending.add(waiting.number, waiting.due_ms, hashed)
             raise
 
     def _apply(self, command: Command, now_ms: int) -> Outcome:
@@ -179,18 +204,20 @@ class Sequencer:
         """Return the publications of a due scheduled message; none when it waits no more."""
         assert waiting.due_ms <= now_ms, "nothing is early"
         if not self.is_pending(waiting):
-            known = self.memory.activated.get(waiting.number)
-            if known is None or known.is_trusted:
-                return ()
-            assert known.enqueued_ms is not None
-            return self._publications.activated(
-                waiting, body, known.number, known.enqueued_ms, known
-            )
-        self.memory.pending.remove(waiting.number)
+            return self._activated_again(waiting, body)
         number = self._numbers.next_beside(waiting.number)
-        return self._publications.activated(
-            waiting, body, number, self._numbers.enqueued_ms(now_ms)
-        )
+        enqueued_ms = self._numbers.enqueued_ms(now_ms)
+        made = self._publications.activated(waiting, body, number, enqueued_ms)
+        self.memory.pending.remove(waiting.number)
+        return made
+
+    def _activated_again(self, waiting: stamp.Waiting, body: bytes) -> Sequence[Publication]:
+        """Publish again what an earlier term activated, if its queue may lack it."""
+        known = self.memory.activated.get(waiting.number)
+        if known is None or known.is_trusted:
+            return ()
+        assert known.enqueued_ms is not None
+        return self._publications.activated(waiting, body, known.number, known.enqueued_ms, known)
 
     def is_pending(self, waiting: stamp.Waiting) -> bool:
         """Whether this is the copy of a message that still waits."""
@@ -233,6 +260,7 @@ class Sequencer:
                 )
         publications: list[Publication] = []
         numbers: list[int] = []
+        unplaced: list[Unplaced] = []
         identity = stamp.NO_IDENTITY
         for index, item in enumerate(command.items):
             known = None
@@ -247,7 +275,7 @@ class Sequencer:
             if known is not None:
                 numbers.append(known.number)
                 if not known.is_trusted:
-                    publications += self._again(item, identity, known, now_ms)
+                    publications += self._again(item, identity, known, now_ms, unplaced)
                 continue
             if item.source is not None and self._came_before(item.source, command.identity):
                 numbers.append(0)  # no sender waits for it
@@ -266,13 +294,25 @@ class Sequencer:
             if item.scheduled_ms is not None and item.scheduled_ms > now_ms:
                 hashed = identity_hash(identity)
                 self.memory.pending.add(number, item.scheduled_ms, hashed)
-                publications.append(self._publications.scheduled(item, identity, number, now_ms))
+                publications.append(self._scheduled(item, identity, number, now_ms, unplaced))
             else:
                 enqueued_ms = self._numbers.enqueued_ms(now_ms)
                 publications += self._publications.active(item, identity, number, enqueued_ms)
         if command.reply_to is None:
-            return Outcome(publications)
-        return Outcome(publications, Answer(command.reply_to, reply.encode_done(numbers)))
+            return Outcome(publications, unplaced=unplaced)
+        answer = Answer(command.reply_to, reply.encode_done(numbers))
+        return Outcome(publications, answer, unplaced)
+
+    def _scheduled(
+        self, item: Item, identity: bytes, number: int, now_ms: int, unplaced: list[Unplaced]
+    ) -> Publication:
+        """Return the publication of a message for later, into its bucket if that is made."""
+        assert item.scheduled_ms is not None
+        where = place(item.scheduled_ms, now_ms)
+        if not self.memory.wheel.is_usable(where):
+            unplaced.append(Unplaced(_waiting(item, identity, number), item.body))
+            return self._publications.unplaced(item, identity, number, now_ms)
+        return self._publications.scheduled(item, identity, number, now_ms, where)
 
     def _came_before(self, source: bytes, identity: bytes | None) -> bool:
         """Whether a message was forwarded to this entity before; note it as forwarded."""
@@ -294,15 +334,26 @@ class Sequencer:
         return known if now_ms - known.enqueued_ms < self._window_ms else None
 
     def _again(
-        self, item: Item, identity: bytes, known: Known, now_ms: int
+        self,
+        item: Item,
+        identity: bytes,
+        known: Known,
+        now_ms: int,
+        unplaced: list[Unplaced],
     ) -> Sequence[Publication]:
         """Publish again a message of the journal that the broker may have lost."""
-        made = self._publications
         if known.enqueued_ms is not None:
+            made = self._publications
             return made.active(item, identity, known.number, known.enqueued_ms, known)
-        if self.memory.pending.matches(known.number, identity_hash(identity)):
-            return (made.scheduled(item, identity, known.number, now_ms),)
-        return ()
+        assert item.scheduled_ms is not None
+        waiting = _waiting(item, identity, known.number)
+        if not self.is_pending(waiting):
+            return self._activated_again(waiting, item.body)
+        if item.scheduled_ms > now_ms:
+            return (self._scheduled(item, identity, known.number, now_ms, unplaced),)
+        # A copy in a bucket is dropped when it comes out: this one is active then.
+        self._activated.append(waiting)
+        return self.activate(waiting, item.body, now_ms)
 
     def _used(self, command: Used, now_ms: int) -> Outcome:
         for key, age_ms in command.used:
@@ -336,3 +387,9 @@ class Sequencer:
             f"'{self.entity.path}', or is no longer scheduled."
         )
         return Answer(reply_to, reply.encode_refused(MessageNotFound.condition, description))
+
+
+def _waiting(item: Item, identity: bytes, number: int) -> stamp.Waiting:
+    """Return a message that waits for its time, as if it came out of a bucket."""
+    assert item.scheduled_ms is not None
+    return stamp.Waiting(number, identity, item.scheduled_ms, item.ttl_ms, item.properties)

@@ -16,7 +16,7 @@ it is empty then, it is removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,14 +72,17 @@ class Bucket:
         place: level and slot.
         count: messages in it, about.
         is_open: the bucket is being consumed, or was.
-        provisional_in: the boot of the broker in which the queue is being made, as long as a kill
-            of that broker may make it forget the queue; `None` for a safe bucket.
+        is_provisional: the journal calls the bucket provisional: its queue is being made or
+            removed, and holds no message.
+        is_usable: messages can be stored in it: RabbitMQ has confirmed the note that calls the
+            bucket safe, and so the queue outlasts a kill of RabbitMQ.
     """
 
     place: Place
     count: int = 0
     is_open: bool = False
-    provisional_in: str | None = None
+    is_provisional: bool = False
+    is_usable: bool = True
 
     @property
     def opens_ms(self) -> int:
@@ -100,20 +103,16 @@ class Wheel:
     def __init__(self) -> None:
         self.buckets: dict[Place, Bucket] = {}
 
-    def missing(self, dues_ms: Iterable[int], now_ms: int) -> list[Place]:
-        """Return the buckets to be made before messages with these times can be stored."""
-        places = {place(due_ms, now_ms): None for due_ms in dues_ms}
-        return [each for each in places if not self.is_usable(each)]
-
     def is_usable(self, where: Place) -> bool:
-        """Whether messages can be stored in a bucket: it exists, and outlasts a kill."""
+        """Whether messages can be stored in a bucket."""
         bucket = self.buckets.get(where)
-        return bucket is not None and bucket.provisional_in is None
+        return bucket is not None and bucket.is_usable
 
-    def add(self, made: Place, *, provisional_in: str | None = None) -> Bucket:
-        """Add a bucket that is being made, or has become safe."""
+    def add(self, made: Place, *, is_provisional: bool = False) -> Bucket:
+        """Add a bucket as the journal knows it, or change it."""
         bucket = self.buckets.setdefault(made, Bucket(made))
-        bucket.provisional_in = provisional_in
+        bucket.is_provisional = is_provisional
+        bucket.is_usable = not is_provisional
         return bucket
 
     def remove(self, gone: Place) -> None:
@@ -132,16 +131,23 @@ class Wheel:
 
     def to_open(self, now_ms: int) -> list[Bucket]:
         """Return the buckets whose messages are needed now, the earliest first."""
-        due = [each for each in self.buckets.values() if not each.is_open]
         return sorted(
-            (each for each in due if each.opens_ms <= now_ms), key=lambda each: each.place.start_ms
+            (each for each in self._closed() if each.opens_ms <= now_ms),
+            key=lambda each: each.place.start_ms,
         )
 
     def to_end(self, now_ms: int) -> list[Bucket]:
         """Return the open buckets whose interval is over."""
         return [each for each in self.buckets.values() if each.is_open and each.ends_ms <= now_ms]
 
-    def next_ms(self) -> int | None:
-        """Return the earliest time at which a bucket opens or ends, or `None`."""
-        times = [each.ends_ms if each.is_open else each.opens_ms for each in self.buckets.values()]
-        return min(times, default=None)
+    def next_opens_ms(self) -> int | None:
+        """Return the earliest time at which a bucket opens, or `None`."""
+        return min((each.opens_ms for each in self._closed()), default=None)
+
+    def next_ends_ms(self) -> int | None:
+        """Return the earliest time at which an open bucket ends, or `None`."""
+        ends = (each.ends_ms for each in self.buckets.values() if each.is_open)
+        return min(ends, default=None)
+
+    def _closed(self) -> Iterator[Bucket]:
+        return (each for each in self.buckets.values() if each.is_usable and not each.is_open)

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from bridge.background.waits import Wait, Waits
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
@@ -26,6 +27,9 @@ oldest unconfirmed one on. With 200 to 399 the hop is 6 % slower on RabbitMQ 3.1
 4.3.6; with 4,000 no faster (docs/performance.md). RabbitMQ reads an ack after all earlier
 publishes, so a kill in a backlog leaves about as many second copies."""
 
+LOOK_S = 0.5
+"""Interval of looks at the oldest unconfirmed publication, while there is one."""
+
 WINDOW_BYTES = 32 << 20
 """Bytes of unconfirmed publications up to which the next arrival, of any size, is published."""
 
@@ -37,6 +41,8 @@ class InFlight:
         active_queues: routing key -> the queue that the active exchange leads to beside the
             journal; empty for a topic.
         beyond: how many more publications are written than a dead queue lets pass.
+        waits: takes note of publications that RabbitMQ does not confirm, for health.
+        entity: the entity's path.
 
     Attributes:
         open: by serial number, oldest first: the submissions that are unconfirmed, or whose answer
@@ -53,6 +59,8 @@ class InFlight:
         *,
         active_queues: Mapping[str, str],
         beyond: int,
+        waits: Waits,
+        entity: str,
         on_failed: Callable[[BrokerError], None],
         on_confirmed: Callable[[], None],
         on_answer: Callable[[Answer], None],
@@ -69,6 +77,13 @@ class InFlight:
         self._bytes = 0
         self._unsettled = 0
         self._all_settled = asyncio.Event()
+        self._is_released = False
+        self._waits = waits
+        self._entity = entity
+        self._loop = asyncio.get_running_loop()
+        self._looking: asyncio.TimerHandle | None = None
+        self._looked: int | None = None
+        self._wait: Wait | None = None
 
     @property
     def has_room(self) -> bool:
@@ -117,11 +132,15 @@ class InFlight:
             then: called last.
             site: the hand-over site, for failpoints.
         """
+        # An entry would stand in the journal before older ones, and be published twice.
+        assert self._is_released, "what an earlier term left unconfirmed comes first"
         if not publications:
             self._handover.submit((), acks=acks, done=self._acked, failpoint=site)
             if answer is not None:
                 self.on_answer(answer)
             return
+        if self._looking is None:
+            self._looking = self._loop.call_later(LOOK_S, self._look)
         serial = next(self._serials)
         first_entry = sequencer.journal.entries - len(publications)
         self.open[serial] = Unconfirmed(first_entry, publications, answer, native)
@@ -180,7 +199,8 @@ class InFlight:
         self.open.update((next(self._serials), one) for one in unconfirmed)
 
     def release(self) -> list[Unconfirmed]:
-        """Return the kept submissions of an earlier term, and forget them here."""
+        """Return the kept submissions of an earlier term; only then this term may submit any."""
+        self._is_released = True
         unconfirmed = list(self.open.values())
         self.open.clear()
         return unconfirmed
@@ -200,7 +220,7 @@ class InFlight:
         await self._handover.move((publish,), failpoint=site)
 
     async def wait_confirmed(self) -> None:
-        """Wait until all submissions are confirmed; for ever when one has failed."""
+        """Wait until all submissions are confirmed; when one fails, its term ends, and cancels."""
         while self.open:
             self._all_settled.clear()
             await self._all_settled.wait()
@@ -210,6 +230,28 @@ class InFlight:
         while self._unsettled:
             self._all_settled.clear()
             await self._all_settled.wait()
+
+    def close(self) -> None:
+        """End the watch over unconfirmed publications: the term has ended."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._wait is not None:
+            self._wait.end()
+
+    def _look(self) -> None:
+        """Have health name the entity while its oldest publication stays the same."""
+        oldest = self.oldest
+        if self._wait is not None and oldest != self._looked:
+            self._wait.end()
+            self._wait = None
+        elif self._wait is None and oldest is not None and oldest == self._looked:
+            reason = "RabbitMQ has not confirmed what was published"
+            self._wait = self._waits.begin(self._entity, reason)
+            self._wait.since_s -= LOOK_S
+        self._looked = oldest
+        self._looking = None
+        if oldest is not None:
+            self._looking = self._loop.call_later(LOOK_S, self._look)
 
     def _acked(self, error: BrokerError | None) -> None:
         if error is not None:

@@ -27,6 +27,7 @@ import os
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 
+from bridge.background.waits import Wait
 from bridge.broker.connection.address import take_address
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
@@ -40,7 +41,6 @@ from bridge.machine.arrival import Command, Send
 from bridge.machine.journal_entries import commit_marker
 from bridge.machine.publication import Publication
 from bridge.machine.sequencer import Sequencer
-from bridge.machine.wheel import Place
 from bridge.model.entity import SendEntity, Topic
 from bridge.sidecar.arrival_buffer import ArrivalBuffer
 from bridge.sidecar.buckets import Buckets
@@ -54,6 +54,7 @@ from bridge.sidecar.snapshots import Snapshots
 from bridge.sidecar.takeover import read_journal, take_over
 from bridge.topology import names
 from bridge.topology.shards import queues_by_key
+from bridge.wire.envelope import Item
 
 FORGET_EVERY_S = 0.5
 
@@ -108,11 +109,11 @@ class Leader:
         self._elected = asyncio.Event()
         self._arrivals = ArrivalBuffer(state.prefetch)
         self._token = OwnershipToken(self.name, self._term)
-        self._buckets = Buckets(self, connection, shared.boot, clock)
+        self._buckets = Buckets(self, connection, clock)
         self._publishing: Channel | None = None
         self._consuming: Channel | None = None
         self._snapshots: Snapshots | None = None
-        self._making: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
         self._segments: Segments | None = None
         self._inherited = Inherited(state.returning, self._loop.time)
@@ -151,13 +152,14 @@ class Leader:
             await self._state.companion.end(self.name)
         if self._elected.is_set():
             self._state.note_leaderless(self._clock())
-        for task in (main, self._making):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        tasks = (main, *self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._publishing is not None:
             # Publications that are confirmed now need not be repeated by the next term.
             await self._settle()
+            self.in_flight.close()
         await self._buckets.close()
         for channel in (self._publishing, self._consuming):
             if channel is not None:
@@ -200,13 +202,15 @@ class Leader:
             self._ended.exception()
 
     def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Start work as a task; its failure ends this term."""
+        """Start work as a task; its failure ends this term, and the term's end cancels it."""
 
         def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
                 self.fail(error)
 
         task = self._loop.create_task(work)
+        self._tasks.add(task)
         task.add_done_callback(done)
         return task
 
@@ -251,10 +255,10 @@ class Leader:
         """Publish the sequencer's publications; when confirmed, ack, and call `then`."""
         self.in_flight.submit(self.sequencer, publications, acks=acks, then=then, site=site)
 
-    async def write(self, publication: Publication) -> None:
-        """Publish an entry of the journal and wait until it is confirmed."""
+    async def write(self, *entries: Publication) -> None:
+        """Publish entries of the journal and wait until they are confirmed."""
         confirmed = asyncio.Event()
-        self._submit_entry(publication, confirmed.set)
+        self.submit(entries, then=confirmed.set, site="sequencer.journal")
         # When the publish fails the term ends, and the waiting task is cancelled.
         await confirmed.wait()
 
@@ -267,6 +271,8 @@ class Leader:
         self.in_flight = InFlight(
             publishing,
             active_queues=active,
+            waits=self.waits,
+            entity=self.name,
             on_failed=self._on_failed,
             on_confirmed=self.go_on,
             on_answer=self._shared.answer,
@@ -289,7 +295,8 @@ class Leader:
         await self._elected.wait()
         elected_s = self._loop.time()
         self._state.note_leaderless(self._clock())
-        await self._take_over(publishing)
+        with self.waits.begin(self.name, "the new leader reads the journal") as wait:
+            await self._take_over(publishing, wait)
         if self._ended.done():
             return
         self._state.leaderless_ms = None
@@ -297,10 +304,10 @@ class Leader:
         self.meters.terms += 1
         self.is_ready = self.meters.is_active = self._has_begun = True
         self._state.companion.begin(self.name)
-        self._buckets.fire()
+        self._buckets.messages.fire()
         self._pump()
 
-    async def _take_over(self, publishing: Channel) -> None:
+    async def _take_over(self, publishing: Channel, wait: Wait) -> None:
         """Restore the last sequencer's memory, and publish again what it left unconfirmed."""
         state = self._state
         replay = await read_journal(
@@ -315,13 +322,16 @@ class Leader:
         before = state.sequencer
         self.sequencer, left = take_over(state, replay)
         if state.entity.requires_duplicate_detection and self.sequencer is not before:
+            wait.reason = "the new leader reads the history of accepted messages"
             await self._learn_history()
         self.in_flight.keep(left)
         state.begin(self.sequencer, self._term, self.in_flight.open)
         self.may_publish = True
         if state.entity.requires_duplicate_detection:
             self._segments = Segments(self.sequencer, self.in_flight, self._submit_entry)
+        wait.reason = "the new leader declares the queues of scheduled messages"
         await self._buckets.declare()
+        wait.reason = "RabbitMQ has not confirmed what the new leader published"
         self._publish_again(self.in_flight.release())
         # The snapshot implies that all earlier publications have reached their queues.
         await self.in_flight.wait_confirmed()
@@ -329,7 +339,7 @@ class Leader:
         self._write_snapshot(self._snapshots)
         await self.in_flight.wait_confirmed()
         self._buckets.begin()
-        self._loop.call_later(RETURNING_S, self._forget_inherited)
+        self.start(self._forget_inherited(self._clock()))
 
     async def _learn_history(self) -> None:
         """Read the messages that earlier terms accepted, for duplicate detection.
@@ -390,8 +400,8 @@ class Leader:
         """Carry out arrivals and due messages while there is room; then update the meters."""
         self._is_pump_due = False
         try:
-            if self._buckets.has_due:
-                self._buckets.fire()
+            if self._buckets.messages.has_due:
+                self._buckets.messages.fire()
             self._carry_out_all()
             self._inherited.look(has_token=self._token.has_own_come)
             self._token.pass_on(self.in_flight)
@@ -407,9 +417,14 @@ class Leader:
     def _carry_out_all(self) -> None:
         arrivals = self._arrivals
         detects_duplicates = self._state.entity.requires_duplicate_detection
-        while arrivals and self.is_ready and self.in_flight.has_room:
-            if self._making is not None or self._over is not None:
-                break
+        scheduled = self._buckets.messages
+        while (
+            arrivals
+            and self._over is None
+            and self.is_ready
+            and self.in_flight.has_room
+            and scheduled.has_room
+        ):
             delivery = arrivals.next()
             command = arrival.read(
                 delivery.properties,
@@ -419,83 +434,91 @@ class Leader:
             )
             if type(command) is arrival.OwnershipToken:
                 self._token.take(delivery, command.term, self.in_flight)
-            elif not self._carry_out_or_refuse(delivery, command):
-                break
+            else:
+                self._carry_out(delivery, command)
             arrivals.done()
 
-    def _carry_out_or_refuse(self, delivery: Delivery, command: Command) -> bool:
-        """Carry out one arrival, or dead-letter it on an error; False as in `_carry_out`."""
+    def _carry_out(self, delivery: Delivery, command: Command) -> None:
+        """Carry out one arrival; if it needs a bucket first, when that is made."""
+        self._inherited.count()
+        native = _native_in(command)
+        if native is not None and self._inherited.has_returned(native):
+            self.in_flight.ack(delivery, site="sequencer.number")
+            return
+        where = self.sequencer.missing_bucket(command, self._clock())
+        if native is None or native.scheduled_ms is None or where is None:
+            self._number_or_refuse(delivery, command)
+            return
+        # When its time comes first, it needs no bucket.
+        number = partial(self._number_or_refuse, delivery, command)
+        self._buckets.messages.await_bucket(where, native.scheduled_ms, number, len(delivery.body))
+
+    def _number_or_refuse(self, delivery: Delivery, command: Command) -> None:
+        """Give an arrival its numbers, or dead-letter it on an error."""
         if type(command) is arrival.Refused:
             self.note_poison("inbox", names.inbox(self.name), command.description)
         try:
-            return self._carry_out(delivery, command)
+            self._number(delivery, command)
         except BrokerError:
             raise
         except Exception as error:
             if type(command) is arrival.Refused:
                 raise
             self.note_poison("inbox", names.inbox(self.name), error)
-            return self._carry_out(delivery, arrival.unreadable(delivery.body, error))
+            self._number(delivery, arrival.unreadable(delivery.body, error))
 
     def note_poison(self, place: str, name: str, error: Exception | str) -> None:
         """Take note of input that could not be handled."""
         self._state.poison.note(place, name, error)
 
-    def _carry_out(self, delivery: Delivery, command: Command) -> bool:
-        """Carry out one arrival; False when a bucket must be made first."""
-        now = self._clock()
-        sequencer = self.sequencer
-        dues_ms = sequencer.dues_ms(command, now)
-        missing = sequencer.memory.wheel.missing(dues_ms, now) if dues_ms else []
-        if missing:
-            self._making = self.start(self._make(missing))
-            return False
+    def _number(self, delivery: Delivery, command: Command) -> None:
         self._token.arrivals += 1
-        self._inherited.count()
         self.meters.arrivals += 1
-        native = command.items[0] if type(command) is Send and command.identity is None else None
-        if native is not None and self._inherited.has_returned(native):
-            self.in_flight.ack(delivery, site="sequencer.number")
-            return True
-        publications, answer = sequencer.apply(command, now)
+        sequencer = self.sequencer
+        first_entry = sequencer.journal.entries
+        publications, answer, unplaced = sequencer.apply(command, self._clock())
+        acks: Acks = ((delivery.channel, delivery.tag),)
+        then: Callable[[], None] | None = None
+        if unplaced:
+            acks, then = (), self._buckets.messages.await_stored(delivery, unplaced, first_entry)
         self.in_flight.submit(
             sequencer,
             publications,
-            acks=((delivery.channel, delivery.tag),),
+            acks=acks,
             answer=answer,
-            native=native,
+            # When the journal alone has a message, its arrival must come again.
+            native=None if unplaced else _native_in(command),
+            then=then,
             site="sequencer.number",
         )
-        return True
-
-    async def _make(self, missing: Sequence[Place]) -> None:
-        await self._buckets.make(missing)
-        self._making = None
-        self._pump()
 
     def _write_snapshot(self, snapshots: Snapshots) -> None:
         first_entry = self.in_flight.first_entry(self.sequencer.journal.entries)
+        waiting = self._buckets.messages.first_entry
+        if waiting is not None:
+            first_entry = min(first_entry, waiting)
         self.submit(snapshots.take(first_entry), site="sequencer.journal")
 
     def _mind_snapshot(self) -> None:
-        if not self.is_ready or self._snapshots is None or self._buckets.is_changing:
+        if not self.is_ready or self._snapshots is None:
             return
         if self._snapshots.is_due:
             self._write_snapshot(self._snapshots)
 
-    def _forget_inherited(self) -> None:
-        """Forget the inherited memory, when all unacked arrivals of earlier terms have come again.
+    async def _forget_inherited(self, since_ms: int) -> None:
+        """Forget the inherited memory, when nothing of earlier terms can come again.
 
-        And when their acks have surely reached RabbitMQ. Otherwise check again later.
+        All arrivals that they left unacked have come again, and their acks have surely reached
+        RabbitMQ. So have all messages that were in open buckets when this term began.
         """
-        if not self.is_ready:
-            return
-        if not self._inherited.is_over:
-            self._loop.call_later(FORGET_EVERY_S, self._forget_inherited)
-            return
+        await asyncio.sleep(RETURNING_S)
+        while not self._inherited.is_over:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(FORGET_EVERY_S)
+        if self.sequencer.memory.activated:
+            await self._buckets.await_come(since_ms)
         self.sequencer.forget_inherited()
         self._state.returning.clear()
-        self._pump()  # a snapshot without the inherited memory is due
+        self.go_on()  # a snapshot without the inherited memory is due
 
     def _mind_prefetch(self) -> None:
         """End the term, once all is confirmed, when another prefetch is better or `leave` asks."""
@@ -505,3 +528,8 @@ class Leader:
             self._over = TermOver(text=f"{prefetch} arrivals at once from now on")
         if self._over is not None and not self.in_flight.open:
             self.fail(self._over)
+
+
+def _native_in(command: Command) -> Item | None:
+    """Return the native message of a command, which has no identity; `None`: it has none."""
+    return command.items[0] if type(command) is Send and command.identity is None else None

@@ -92,11 +92,11 @@ def from_a_native_publisher(properties: Properties) -> Command:
 
 
 def publications(commands: list[Command]) -> list[Publication]:
-    """What a sequencer makes of them, but for what waits for its time."""
+    """What a sequencer makes of them, but for what needs a bucket first."""
     sequencer = Sequencer(ORDERS, Tier.STANDARD, blank(is_partitioned=False))
     made: list[Publication] = []
     for command in commands:
-        if not sequencer.dues_ms(command, 0):
+        if sequencer.missing_bucket(command, 0) is None:
             made += sequencer.apply(command, 0).publications
     return made
 

@@ -369,8 +369,10 @@ def make_full_bucket(orders: Rig, due_ms: int) -> str:
     """Have the bucket of this time made by the message with number 1, and full; returns it."""
     sidecar = orders.start()
     orders.schedule(b"makes the bucket", due_ms=due_ms)
-    sidecar.stop()
+    eventually(orders.buckets)
     (bucket,) = orders.buckets()
+    eventually(lambda: not orders.is_empty(bucket))
+    sidecar.stop()
     fill(orders, bucket)
     return bucket
 

@@ -138,8 +138,10 @@ def test_a_kill_at_any_point_loses_and_renumbers_nothing(
         # what was due before the sidecar was up is not scheduled any more.
         at_ms = now_ms()
         orders.send(now := b"more %d" % at_ms)
-        orders.send(later := b"more, later %d" % at_ms, due_ms=at_ms + 700)
-        history.sent |= {now, later}
+        orders.send(soon := b"more, soon %d" % at_ms, due_ms=at_ms + 700)
+        # What is due so soon needs no bucket; this does.
+        orders.send(later := b"more, later %d" % at_ms, due_ms=at_ms + 3_000)
+        history.sent |= {now, soon, later}
         orders.connection.sleep(0.002)
     assert doomed.process.wait(1) == -signal.SIGKILL
     orders.start()

@@ -137,9 +137,6 @@ def carried_out(
     body = envelope.encode(operation, identity.to_bytes(16, "big"), sent)
     asked = Properties(headers=envelope.HEADERS, reply_to="reply", correlation_id="1").encode()
     command = read(asked, body, detects_duplicates=True)
-    wheel = sequencer.memory.wheel
-    for where in wheel.missing(sequencer.dues_ms(command, now_ms), now_ms):
-        wheel.add(where)
     return sequencer.apply(command, now_ms)
 
 

@@ -9,7 +9,7 @@ from bridge.machine.publication import Publication
 from bridge.machine.replay import Replay, missing_before
 from bridge.machine.sequencer import Sequencer
 from bridge.machine.sequencer_memory import Memory, blank
-from bridge.machine.wheel import Place
+from bridge.machine.wheel import Place, place
 from bridge.model.entity import Queue, Tier
 from bridge.model.number import NUMBER_MAX, compose
 from bridge.wire import stamp
@@ -56,9 +56,8 @@ def a_send(
 ) -> Publication:
     """Send one message; its bucket is there."""
     command = Send(identity, (Item(BARE, b"", None, due_ms),))
-    wheel = sequencer.memory.wheel
-    for where in wheel.missing(sequencer.dues_ms(command, 0), 0):
-        wheel.add(where)
+    if due_ms is not None:
+        sequencer.memory.wheel.add(place(due_ms, 0))
     (publication,) = sequencer.apply(command, 0).publications
     return publication
 

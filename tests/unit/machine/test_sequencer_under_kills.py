@@ -10,6 +10,7 @@ is lost, and nothing is there twice where bridges ended in order.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -27,7 +28,8 @@ from bridge.machine.arrival import Cancel, Send, read
 from bridge.machine.journal_entries import commit_marker, is_snapshot, marker
 from bridge.machine.publication import Publication
 from bridge.machine.replay import Replay, missing_before
-from bridge.machine.sequencer import Sequencer
+from bridge.machine.sequencer import Sequencer, Unplaced
+from bridge.machine.wheel import place
 from bridge.model.entity import (
     DEFAULT_RULE,
     FalseFilter,
@@ -75,6 +77,8 @@ class Flight:
     publications: list[Publication]
     arrival: int | None = None
     waiting: int | None = None
+    unplaced: Sequence[Unplaced] = ()
+    is_move: bool = False
 
 
 @dataclass
@@ -133,6 +137,8 @@ class SequencerUnderKills(RuleBasedStateMachine):
         self.rabbit = Rabbit()
         self.now_ms = 1_000_000
         self.flights: list[Flight] = []
+        self.unplaced: list[tuple[int, Unplaced]] = []
+        self.left: dict[int, int] = {}
         self.fired: set[int] = set()
         self.next = 0
         self.terms = 0
@@ -159,7 +165,8 @@ class SequencerUnderKills(RuleBasedStateMachine):
         self.rabbit.journal.append((mark.properties, mark.body))
         replay = read_back(self.rabbit, term, 4)
         self.entries_read = replay.entries
-        left = self.flights if survivor is not None else []
+        left = [each for each in self.flights if survivor is not None and not each.is_move]
+        self.unplaced, self.left = [], {}
         again = [each for each in left if not is_snapshot(each.publications[0])]
         if survivor is None:
             self.sequencer = Sequencer(self.entity, Tier.STANDARD, replay.result(), uuid4)
@@ -174,9 +181,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         self.ack_entries: dict[int, int] = {}
         self.inbox_end = len(self.rabbit.inbox)
         self.due_at_begin = {
-            place
-            for place, raw in self.rabbit.bucket.items()
-            if stamp.unwait(raw).due_ms <= self.now_ms
+            at for at, raw in self.rabbit.bucket.items() if stamp.unwait(raw).due_ms <= self.now_ms
         }
         self.first_entry: list[int] = []
         steps = [each for flight in again for each in flight.publications]
@@ -231,26 +236,64 @@ class SequencerUnderKills(RuleBasedStateMachine):
             return
         command = read(*self.rabbit.inbox[self.next])
         assert isinstance(command, Send | Cancel)
-        wheel = self.sequencer.memory.wheel
-        for where in wheel.missing(self.sequencer.dues_ms(command, self.now_ms), self.now_ms):
-            self._publish([self.sequencer.journal.note_bucket(where, BucketState.SAFE)], None)
-            wheel.add(where)
         self.ack_entries[self.next] = self.sequencer.journal.entries
         outcome = self.sequencer.apply(command, self.now_ms)
-        self._publish(list(outcome.publications), self.next)
+        for each in outcome.publications:
+            if headers.WAITING in _table(each.properties):
+                due_ms = stamp.unwait(each.properties).due_ms
+                assert due_ms > self.now_ms, "what is due needs no bucket"
+        self.left[self.next] = max(len(outcome.unplaced), 1)
+        self._publish(list(outcome.publications), self.next, unplaced=outcome.unplaced)
         self.next += 1
 
+    @precondition(lambda self: self.unplaced)
+    @rule()
+    def make_buckets(self) -> None:
+        """The buckets are made that messages wait for: these move into them, in any order."""
+        assert self.sequencer is not None
+        wheel = self.sequencer.memory.wheel
+        waiting, self.unplaced = self.unplaced, []
+        for arrival, each in waiting:
+            where = place(each.waiting.due_ms, self.now_ms)
+            if not wheel.is_usable(where):
+                self._publish([self.sequencer.journal.note_bucket(where, BucketState.SAFE)], None)
+                wheel.add(where)
+            if not self.sequencer.is_wanted(each.waiting):
+                self._count_out(arrival)
+                continue
+            properties = stamp.put(
+                each.waiting.properties,
+                stamp.waiting(
+                    each.waiting.number, each.waiting.identity, each.waiting.due_ms, None
+                ),
+            )
+            bucket = names.bucket("orders", *where)
+            self.first_entry.append(self.ack_entries[arrival])
+            self.flights.append(
+                Flight([Publication("", bucket, properties, each.body)], arrival, is_move=True)
+            )
+
     def _publish(
-        self, publications: list[Publication], arrival: int | None, waiting: int | None = None
+        self,
+        publications: list[Publication],
+        arrival: int | None,
+        waiting: int | None = None,
+        unplaced: Sequence[Unplaced] = (),
     ) -> None:
         assert self.sequencer is not None
         if publications:
             self.first_entry.append(self.sequencer.journal.entries - len(publications))
-            self.flights.append(Flight(publications, arrival, waiting))
+            self.flights.append(Flight(publications, arrival, waiting, unplaced))
         elif arrival is not None:
-            self.rabbit.acking.append(arrival)
+            self._count_out(arrival)
         elif waiting is not None:
             del self.rabbit.bucket[waiting]
+
+    def _count_out(self, arrival: int) -> None:
+        """Ack an arrival when each of its messages is active, or in a bucket."""
+        self.left[arrival] -= 1
+        if not self.left[arrival]:
+            self.rabbit.acking.append(arrival)
 
     @precondition(lambda self: self.flights)
     @rule(count=st.integers(1, 4))
@@ -258,9 +301,12 @@ class SequencerUnderKills(RuleBasedStateMachine):
         """RabbitMQ confirms the oldest publications; their arrivals are acked."""
         for flight in self.flights[:count]:
             for each in flight.publications:
-                self.rabbit.take(each, is_journal=True, is_queue=True)
-            if flight.arrival is not None:
-                self.rabbit.acking.append(flight.arrival)
+                self.rabbit.take(each, is_journal=not flight.is_move, is_queue=True)
+            if flight.unplaced:
+                assert flight.arrival is not None
+                self.unplaced += [(flight.arrival, each) for each in flight.unplaced]
+            elif flight.arrival is not None:
+                self._count_out(flight.arrival)
             if flight.waiting is not None:
                 del self.rabbit.bucket[flight.waiting]
         del self.flights[:count], self.first_entry[:count]
@@ -283,26 +329,32 @@ class SequencerUnderKills(RuleBasedStateMachine):
 
     def _is_on_its_way(self, arrival: int) -> bool:
         """Whether entries of this term belong to an arrival: a snapshot's span covers them."""
-        return any(flight.arrival == arrival for flight in self.flights)
+        return self.left.get(arrival, 0) > 0
 
     @rule(step=st.integers(1, 3000))
     def pass_time(self, step: int) -> None:
         """Time goes on, and what is due fires."""
         assert self.sequencer is not None
         self.now_ms += step
-        for place, raw in list(self.rabbit.bucket.items()):
+        for at, raw in list(self.rabbit.bucket.items()):
             waiting = stamp.unwait(raw)
-            if place in self.fired or waiting.due_ms > self.now_ms:
+            if at in self.fired or waiting.due_ms > self.now_ms:
                 continue
-            self.fired.add(place)
+            self.fired.add(at)
             publications = self.sequencer.activate(waiting, b"", self.now_ms)
-            self._publish(list(publications), None, place)
+            self._publish(list(publications), None, at)
+        due = [each for each in self.unplaced if each[1].waiting.due_ms <= self.now_ms]
+        self.unplaced = [each for each in self.unplaced if each not in due]
+        for arrival, each in due:
+            publications = self.sequencer.activate(each.waiting, b"", self.now_ms)
+            self._publish(list(publications), arrival)
 
     @rule()
     def snapshot(self) -> None:
         """The sequencer writes down what it knows."""
         assert self.sequencer is not None
-        unacked = [self.ack_entries[each] for each in self.rabbit.acking]
+        waiting = [arrival for arrival, _ in self.unplaced]
+        unacked = [self.ack_entries[each] for each in self.rabbit.acking + waiting]
         oldest = min([*self.first_entry, *unacked, self.sequencer.journal.entries])
         parts = self.sequencer.snapshot(
             self.term, str(self.rabbit.fingerprint), self.sequencer.journal.entries - oldest
@@ -373,9 +425,10 @@ class SequencerUnderKills(RuleBasedStateMachine):
     def _cut(self, in_journal: int, in_queue: int) -> None:
         """Let so many of the publications on their way reach the journal, and their queue."""
         self.rabbit.acking.clear()
-        flat = [each for flight in self.flights for each in flight.publications]
-        for index, each in enumerate(flat):
-            self.rabbit.take(each, is_journal=index < in_journal, is_queue=index < in_queue)
+        flat = [(each, flight) for flight in self.flights for each in flight.publications]
+        for index, (each, flight) in enumerate(flat):
+            is_journal = index < in_journal and not flight.is_move
+            self.rabbit.take(each, is_journal=is_journal, is_queue=index < in_queue)
 
     def _commit(self) -> None:
         """Write that all has landed that this term published, and that has reached RabbitMQ."""

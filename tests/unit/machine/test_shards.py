@@ -75,8 +75,6 @@ def test_a_scheduled_message_goes_to_its_sessions_shard_when_it_is_due() -> None
     session_id = next(each for each in SESSIONS if shard_of(each, 4) == 3)
     item = Item(of(session_id), b"body", scheduled_ms=61_000)
     command = Send(bytes(16), (item,))
-    for where in leader.memory.wheel.missing(leader.dues_ms(command, 1_000), 1_000):
-        leader.memory.wheel.add(where)
     (waiting,) = leader.apply(command, 1_000).publications
     found = stamp.unwait(waiting.properties)
     assert found is not None

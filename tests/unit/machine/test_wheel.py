@@ -70,7 +70,8 @@ def test_a_bucket_opens_before_its_interval_and_ends_after_it() -> None:
 
     assert wheel.to_end(fine.place.end_ms + GRACE_MS - 1) == []
     assert [fine] == wheel.to_end(fine.place.end_ms + GRACE_MS)
-    assert wheel.next_ms() == min(fine.place.end_ms + GRACE_MS, coarse.opens_ms)
+    assert wheel.next_ends_ms() == fine.place.end_ms + GRACE_MS
+    assert wheel.next_opens_ms() == coarse.opens_ms
 
 
 def test_the_widths_are_powers_of_the_factor() -> None:

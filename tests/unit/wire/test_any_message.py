@@ -97,8 +97,7 @@ def numbered(properties: Properties, *, is_partitioned: bool = False) -> Publica
     )
     sequencer = Sequencer(queue, Tier.STANDARD, blank(is_partitioned=is_partitioned))
     command = arrival.read(properties.encode(), b"body", detects_duplicates=True)
-    dues_ms = sequencer.dues_ms(command, NOW_MS)
-    for place in sequencer.memory.wheel.missing(dues_ms, NOW_MS):
+    if (place := sequencer.missing_bucket(command, NOW_MS)) is not None:
         sequencer.memory.wheel.add(place)
     (publication,) = sequencer.apply(command, NOW_MS).publications
     sequencer.snapshot(bytes(16), "boot", 0)
