@@ -101,6 +101,10 @@ BASIC_USER_ID = "x-basic-user-id"
 DEAD_LETTER_REASON = "DeadLetterReason"
 DEAD_LETTER_ERROR_DESCRIPTION = "DeadLetterErrorDescription"
 
+DELIVERY_COUNTS = "x-delivery-count", "x-acquired-count"
+"""Headers by which RabbitMQ counts the deliveries of a message; one of them is there from the
+second delivery on."""
+
 BROKER_ONLY = frozenset(
     {
         "x-death",
@@ -110,8 +114,7 @@ BROKER_ONLY = frozenset(
         "x-last-death-reason",
         "x-last-death-queue",
         "x-last-death-exchange",
-        "x-delivery-count",
-        "x-acquired-count",
+        *DELIVERY_COUNTS,
         "CC",
         "BCC",
         "x-stream-filter-value",

@@ -1,11 +1,19 @@
 """The forwarder of one RabbitMQ queue: it publishes the queue's messages to the target, in order.
 
-    take -> waiting -> published to the target -> confirmed -> acked
-                |
-                +-- cannot be forwarded: a dead letter of the source; a dead letter waits or is kept
+    take -> sorted -> waiting -> published to the target -> confirmed -> acked
+                         |
+                         +-- cannot be forwarded: a dead letter of the source; a dead letter waits
+                             or is kept
 
 Waiting messages are published in order, then all their confirms are awaited. A message whose
 publish fails is not returned: it is published again, with the same identity, before those behind.
+Meanwhile the next messages are asked for. A request ends before its messages are passed on: of
+several requests at a time RabbitMQ serves one and the other in turn.
+
+When a process is killed, RabbitMQ returns what its forwarder held, before anything newer, but not
+in order (docs/rabbitmq-faults.md: windows-order). So a forwarder begins by taking all that was
+returned, and sorts it. It has all when a message comes that was never delivered before, or when
+the queue has no more. The same happens when RabbitMQ has taken back what this forwarder held.
 """
 
 from __future__ import annotations
@@ -30,6 +38,7 @@ from bridge.model.errors import EntityNotFound, ServiceBusError
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
+from bridge.wire import headers
 from bridge.wire.envelope import SILENT_PROPERTIES
 
 ASKED = 64
@@ -39,6 +48,17 @@ sum is below the number that a target recognizes when they come again (`machine.
 
 HELD_BYTES = 32 << 20
 """The most bytes of held messages: of large messages fewer are held."""
+
+SORTED_MAX = 512
+"""The most messages that are sorted when a forwarder begins: more than two forwarders in turn held,
+as the second may have been killed before it had all that the first one held."""
+
+LATE_S = 0.2
+"""Time without a message after which RabbitMQ is asked whether it has more to return."""
+
+PREDECESSOR_S = 3.0
+"""How long a forwarder waits at most until its predecessor's consumers are gone: RabbitMQ has then
+returned what they held."""
 
 KEPT_MAX = 1_000
 """The most dead letters that are kept because they cannot be forwarded; those behind them are still
@@ -87,12 +107,14 @@ class Forwarder:
         self._asked = 0
         self._average_bytes = 1024
         self._changed = asyncio.Event()
+        self._connections = services.connections
+        self._is_in_order = False
+        self._has_newer = asyncio.Event()
         self._is_closing = False
         self._is_doubtful = False
         self._receiver = receiving.open_uncounted(path, entity, self._take)
         self._reader = self._receiver.reader
         self._task = asyncio.create_task(self._run(), name=f"forwarder {path}")
-        self._ask()
 
     def __repr__(self) -> str:
         held = f"{len(self._waiting)} waiting, {self._in_flight} in flight, {len(self._kept)} kept"
@@ -120,35 +142,93 @@ class Forwarder:
         self._asked = max(self._asked - 1, 0)
         self._average_bytes += (len(holding.record.body) - self._average_bytes) // 8
         self._waiting.append(holding)
+        if not _was_delivered(holding):
+            self._has_newer.set()
         self._changed.set()
-        self._ask()
 
     def _ask(self) -> None:
-        """Keep credit while there is room, so that RabbitMQ delivers without a new request."""
-        if self._is_closing or len(self._kept) >= KEPT_MAX or 2 * self._asked > ASKED:
+        """Ask for messages while there is room, by one request at a time.
+
+        RabbitMQ delivers to several windows in turn, and so not in order.
+        """
+        if self._is_closing or len(self._kept) >= KEPT_MAX or self._asked:
             return
         held = len(self._waiting) + self._in_flight
-        if held <= min(HELD, HELD_BYTES // max(self._average_bytes, 1)):
-            count, self._asked = ASKED - self._asked, ASKED
-            self._receiver.add_credit(count)
+        most = HELD if self._is_in_order else SORTED_MAX
+        if held <= min(most, HELD_BYTES // max(self._average_bytes, 1)):
+            self._asked = ASKED
+            self._receiver.add_credit(ASKED)
 
     async def _run(self) -> None:
         """Forward until closed; then until no message is held, or one cannot be forwarded now."""
+        await self._await_predecessor()
         is_stuck = False
         while not self._is_closing or (self._waiting and not is_stuck):
+            self._ask()
             if not self._waiting:
                 self._changed.clear()
                 await self._changed.wait()
                 continue
+            self._forget_lost()
+            await self._take_all()
+            self._ask()
             is_stuck = not await self._pass_on()
             if is_stuck:
                 await asyncio.sleep(RETRY_S)
+
+    async def _await_predecessor(self) -> None:
+        """Wait until no other process consumes the queue: RabbitMQ has returned what was held.
+
+        When this process itself holds messages of the queue, the consumers are its own.
+        """
+        with contextlib.suppress(TimeoutError, BrokerError):
+            async with asyncio.timeout(PREDECESSOR_S):
+                queue = self._reader.resource
+                with await self._connections.route(queue).channel() as channel:
+                    declare = channel.declarations.declare_queue
+                    state = await declare(queue, passive=True)
+                    while state.consumers and not self._reader.held:
+                        await asyncio.sleep(LATE_S)
+                        state = await declare(queue, passive=True)
+
+    def _forget_lost(self) -> None:
+        """Forget messages that RabbitMQ has taken back: they come again, perhaps not in order."""
+        if self._waiting and not self._reader.holds(self._waiting[0]):
+            self._note_loss()
+            self._waiting = deque(each for each in self._waiting if self._reader.holds(each))
+
+    def _note_loss(self) -> None:
+        self._is_in_order = False
+        self._has_newer.clear()
+
+    async def _take_all(self) -> None:
+        """End the present request, and sort what waits.
+
+        After a loss, first take all that RabbitMQ has returned: what comes later is newer.
+        """
+        while not self._is_in_order:
+            count = len(self._waiting)
+            self._ask()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LATE_S):
+                    await self._has_newer.wait()
+            await self._end_request()
+            has_all = self._has_newer.is_set() or not count < len(self._waiting) < SORTED_MAX
+            self._is_in_order = has_all
+        await self._end_request()
+        self._waiting = deque(sorted(self._waiting, key=_place))
+
+    async def _end_request(self) -> None:
+        """Take back the credit that is left; when this returns all messages have come."""
+        if self._asked:
+            await self._receiver.drain()
+            self._asked = 0
 
     async def _pass_on(self) -> bool:
         """Forward the waiting messages; return whether all have gone. Others wait on, first."""
         moving: list[asyncio.Task[HeldMessage | None]] = []
         is_over = False
-        while self._waiting and not is_over:
+        while self._waiting and not is_over and len(moving) < ASKED + HELD:
             holding = self._waiting[0]
             try:
                 if self._reader.holds(holding):
@@ -163,7 +243,6 @@ class Forwarder:
             except (BrokerError, ServiceBusError) as error:
                 log.info("forward.waits entity=%s error=%s", self._path, error)
                 is_over = True
-            self._ask()
         if moving:
             await asyncio.wait(moving)  # hand-overs go on when this is cancelled
         failed = [each for task in moving if (each := task.result()) is not None]
@@ -201,6 +280,7 @@ class Forwarder:
             await self._sender.move((publish,), acks=acks, failpoint="engine.forward")
         except (BrokerError, ServiceBusError) as error:
             if not self._reader.holds(holding) or isinstance(error, AckLost):
+                self._note_loss()
                 return None
             log.info("forward.failed entity=%s error=%s", self._path, error)
             self._reader.stayed(holding)
@@ -211,7 +291,6 @@ class Forwarder:
             return None
         finally:
             self._in_flight -= 1
-            self._ask()
 
     def _strand(self, holding: HeldMessage, reason: CannotForward) -> None:
         """Make a message a dead letter; one that is a dead letter already is kept, unacked."""
@@ -223,4 +302,14 @@ class Forwarder:
             self._counters.unforwardable += 1
             self._reader.departing(holding)
             self._departure.strand(self._reader, holding, reason.reason, reason.description)
-        self._ask()
+
+
+def _was_delivered(holding: HeldMessage) -> bool:
+    """Whether RabbitMQ has delivered a message before: a dead letter perhaps in another queue."""
+    table = holding.record.properties.headers or {}
+    return any(name in table for name in headers.DELIVERY_COUNTS)
+
+
+def _place(holding: HeldMessage) -> tuple[int, int]:
+    """Return the place in the queue: times never fall, numbers rise within a partition."""
+    return (holding.enqueued_ms, holding.number)
