@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from contextlib import ExitStack, suppress
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -67,3 +68,15 @@ def test_a_reset_in_the_middle_of_a_body(
         answer = b"".join(iter(lambda: client.recv(65_536), b""))
     assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 404")), answer
     assert b"QueueDescription" not in answer
+
+
+def test_health_while_many_requests_hang(bridge: Any) -> None:
+    """Of 500 half-open requests at the admin port the oldest give way to who asks."""
+    port = urlsplit(bridge.admin_url).port
+    with ExitStack() as held:
+        for _ in range(500):
+            client = held.enter_context(socket.create_connection(("127.0.0.1", port)))
+            with suppress(ConnectionError):  # it has given way already
+                client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
+        for path in ("/health", "/health/live", "/health/ready", "/metrics") * 5:
+            assert bridge.get(path)

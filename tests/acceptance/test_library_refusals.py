@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.acceptance.sdk import take
 from tests.fixtures.broker import Broker
 
 ENTITIES: dict[str, dict[str, Any]] = {
-    f"{name}-{lane}": {} for name in ("sent", "scheduled", "orders") for lane in LANES[1:]
+    f"{name}-{lane}": {} for name in ("sent", "scheduled", "orders", "early") for lane in LANES[1:]
 }
 ENTITIES |= {f"held-{lane}": {"RequiresSession": True} for lane in LANES[1:]}
 
@@ -72,6 +72,28 @@ def test_what_is_no_number(bridge: Any, lane_name: str) -> None:
                 receiver.receive_deferred_messages([number])
             with pytest.raises(error):
                 receiver.peek_messages(sequence_number=number)
+
+
+@pytest.mark.parametrize("lane_name", LANES[1:])
+def test_a_time_before_the_year_1(bridge: Any, lane_name: str) -> None:
+    """East of Greenwich there is one. It is refused, sent or scheduled; sessions are held on."""
+    early = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
+    last = datetime.max.replace(tzinfo=UTC)
+    queue = f"early-{lane_name}"
+    with (
+        lane_of(lane_name, bridge) as lane,
+        held(lane),
+        lane.client.get_queue_sender(queue) as sender,
+        lane.client.get_queue_receiver(queue) as receiver,
+    ):
+        with pytest.raises(lane.errors.ServiceBusError, match="before the year 1"):
+            sender.schedule_messages(lane.message("x"), early)
+        with pytest.raises(lane.errors.ServiceBusError, match="before the year 1"):
+            lane.send(queue, "x", scheduled_enqueue_time_utc=early)
+        (number,) = sender.schedule_messages(lane.message("last"), last)
+        (message,) = receiver.peek_messages()
+        assert message.sequence_number == number
+        assert message.scheduled_enqueue_time_utc.year == 9999
 
 
 @pytest.mark.parametrize("lane_name", LANES[1:])

@@ -13,6 +13,7 @@ from bridge.client.exceptions import (
 )
 from bridge.message.envelopes import Outgoing, encode
 from bridge.model import entity as model
+from bridge.model.duration import readable_time_ms
 from bridge.topology.description import Described
 from bridge.wire.envelope import Operation
 from bridge.wire.mapping.inward import record_from_message
@@ -76,7 +77,9 @@ def batch_body(
             Outgoing(
                 record=inward.record,
                 size_bytes=len(raw),
-                scheduled_ms=inward.scheduled_ms if scheduled_ms is None else scheduled_ms,
+                scheduled_ms=(
+                    inward.scheduled_ms if scheduled_ms is None else readable_time_ms(scheduled_ms)
+                ),
                 session_id=inward.session_id,
             )
         )
