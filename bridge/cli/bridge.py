@@ -97,7 +97,9 @@ class Bridge:
             poison=namespace.poison,
             companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
             supervisor=supervisor,
+            whole=namespace.reconciler.whole,
         )
+        namespace.reconciler.upkeep.leading = self._sidecar.routes
         namespace.directory.follow(self._sidecar.follow)
         self.operations = Operations(lambda: namespace.administration, namespace.counting)
 

@@ -28,6 +28,7 @@ from bridge.engine.administration.notifications import (
 )
 from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.reconciler import Reconciler
+from bridge.engine.administration.upkeep import OwnBindings, Upkeep
 from bridge.engine.administration.usage import Usage
 from bridge.engine.api import (
     DeadLetter,
@@ -222,7 +223,10 @@ class RabbitNamespace:
             )
         )
         self.state = State(services, self._receiving, self._sessions)
-        self._policies = policies = Policies(management, lambda: self.directory.namespace)
+        self._policies = policies = Policies(
+            management, lambda: self.directory.namespace, self.state.note_made_again
+        )
+        own = OwnBindings(self._connections, (self._notifications, self._peers))
         self.reconciler = Reconciler(
             self.directory,
             management,
@@ -233,6 +237,8 @@ class RabbitNamespace:
             self._sending,
             session_shards,
             lambda: self.administration,
+            Upkeep(management, self.state, lambda: self.capabilities, own),
+            own.bind,
         )
         self._capabilities: Capabilities | None = None
         self._is_clustered = False

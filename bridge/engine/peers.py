@@ -13,6 +13,7 @@ from typing import cast
 from uuid import UUID
 
 from bridge.background.tasks import Tasks
+from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError, Unroutable
@@ -25,7 +26,8 @@ from bridge.engine.settlement.locktable import INSTANCE_BYTES
 from bridge.model.errors import InternalError, MessageLockLost, ServiceBusError, Unauthorized
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
-from bridge.topology.parts import SCHEMA
+from bridge.topology.parts import SCHEMA, bound_by_own_name
+from bridge.topology.resources import Binding
 from bridge.wire.administration import (
     ADMINISTER,
     Administer,
@@ -98,6 +100,7 @@ class Peers:
         self._waiting_here = waiting_here
         self._of_clients = of_clients
         self._administer = administer
+        self._bound: Binding | None = None
         self._answers = Tasks()
 
     async def listen(self, connection: Connection, instance: bytes) -> None:
@@ -114,11 +117,22 @@ class Peers:
         await channel.declarations.declare_queue(
             queue, durable=False, exclusive=True, auto_delete=True
         )
+        self._bound = bound_by_own_name(names.ADMINISTRATION, queue)
+        await self.bind(channel)
+        await channel.consumers.consume(queue, self._on_question, no_ack=True)
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """The binding of this process's own queue, once it listens."""
+        return () if self._bound is None else (self._bound,)
+
+    async def bind(self, channel: Channel) -> None:
+        """Make the exchange of administration and the binding, if they are missing."""
         await channel.declarations.declare_exchange(
             names.ADMINISTRATION, "direct", arguments=SCHEMA
         )
-        await channel.declarations.bind_queue(queue, names.ADMINISTRATION, queue)
-        await channel.consumers.consume(queue, self._on_question, no_ack=True)
+        for binding in self.bindings:
+            await channel.declarations.bind(binding)
 
     async def settle(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
         """Settle a lock of another bridge."""

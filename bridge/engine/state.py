@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from bridge.broker.management.api import Management
+from bridge.engine.clock import now_ms
 from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sessions.accepting import Accepting
@@ -12,8 +14,12 @@ from bridge.machine.suspects import Suspect
 from bridge.model import entity as model
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
+from bridge.topology.lacking import Lack
 from bridge.topology.policy import PREFIX, winners
 from bridge.topology.resources import Policy
+
+MADE_AGAIN_MS = 600_000
+"""How long health names a resource that was made again."""
 
 
 class State:
@@ -23,6 +29,7 @@ class State:
         management: the management API's error at the last attempt, else `None`.
         findings: a sentence for each foreign policy that overrides the bridge's.
         alarms: RabbitMQ's alarms by its management API, such as `disk on rabbit@a`.
+        conflicts: a sentence for each resource that is there with other settings.
     """
 
     def __init__(self, services: Services, receiving: Receiving, sessions: Accepting) -> None:
@@ -34,6 +41,8 @@ class State:
         self.management: str | None = None
         self.findings: Sequence[str] = ()
         self.alarms: Sequence[str] = ()
+        self.conflicts: Sequence[str] = ()
+        self._made_again: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"State(reasons={self.reasons!r})"
@@ -56,7 +65,29 @@ class State:
     @property
     def warnings(self) -> list[str]:
         """A sentence for each fault of a single entity."""
-        return [each.sentence for each in self.silent] + self._sessions.natives
+        silent = [each.sentence for each in self.silent]
+        return [*silent, *self._sessions.natives, *self.conflicts, *self._made_again_sentences()]
+
+    def note_conflicts(self, conflicts: Sequence[Lack]) -> None:
+        """Name the resources that are there with other unchangeable settings, and only these."""
+        self.conflicts = [
+            f"RabbitMQ has {each.name} with other settings than the bridge's, which stay: "
+            f"{each.conflict}."
+            for each in conflicts
+        ]
+
+    def note_made_again(self, name: str) -> None:
+        """Name a resource or policy that was missing and is made again, for `MADE_AGAIN_MS`."""
+        self._made_again[name] = now_ms()
+
+    def _made_again_sentences(self) -> list[str]:
+        since_ms = now_ms() - MADE_AGAIN_MS
+        self._made_again = {name: at for name, at in self._made_again.items() if at > since_ms}
+        return [
+            f"RabbitMQ had lost {name}, deleted or changed by hand; the bridge made it again at "
+            f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}."
+            for name, at_ms in self._made_again.items()
+        ]
 
     @property
     def silent(self) -> list[Suspect]:

@@ -88,7 +88,6 @@ class CatchUp:
         """Publish the missed messages; then the subscription is left out no more.
 
         Raises:
-            Unroutable: the queue does not exist any more.
             BrokerError, TimeoutError: the queue does not take all messages, or the journal cannot
                 be read to its end.
         """

@@ -47,6 +47,7 @@ from bridge.sidecar.buckets import Buckets
 from bridge.sidecar.history import Segments, read_history
 from bridge.sidecar.in_flight import BEYOND, InFlight
 from bridge.sidecar.inherited import Inherited
+from bridge.sidecar.journal_again import publish_again
 from bridge.sidecar.leader_state import LeaderState, TermOver, Unconfirmed
 from bridge.sidecar.ownership_token import SITE, OwnershipToken
 from bridge.sidecar.shared_connection import SharedConnection
@@ -81,6 +82,8 @@ class Leader:
         is_ready: the takeover is done, and the leader carries out arrivals.
         on_refused: called when a queue refused a publication; its setter must end the term.
         may_publish: the sequencer's publications may be published, an earlier term's included.
+        has_begun: whether this term has led, whether or not it has ended since.
+        has_failed: publications may not have reached all queues: the term writes no commit marker.
     """
 
     sequencer: Sequencer
@@ -120,8 +123,8 @@ class Leader:
         self._is_pump_due = False
         self._over: TermOver | None = None
         self.may_publish = False
-        self._has_begun = False
-        self._has_failed = False
+        self.has_begun = False
+        self.has_failed = False
 
     def __repr__(self) -> str:
         now = "leading" if self.is_ready else "ended" if self._ended.done() else "waiting"
@@ -148,7 +151,7 @@ class Leader:
 
     async def _end(self, main: asyncio.Task[None]) -> None:
         """Let publications be confirmed, and close the channels, which gives the inbox up."""
-        if self._has_begun:
+        if self.has_begun:
             await self._state.companion.end(self.name)
         if self._elected.is_set():
             self._state.note_leaderless(self._clock())
@@ -188,7 +191,7 @@ class Leader:
         with contextlib.suppress(TimeoutError, BrokerError):
             async with asyncio.timeout(STOP_S):
                 await self.in_flight.settle()
-                if self.may_publish and not self._has_failed:
+                if self.may_publish and not self.has_failed:
                     self.may_publish = False
                     entry = Publish(*commit_marker(self.entity, self._term, self._boot))
                     await self.in_flight.move(entry, site="sequencer.journal")
@@ -302,7 +305,7 @@ class Leader:
         self._state.leaderless_ms = None
         self.meters.takeover_s = self._loop.time() - elected_s
         self.meters.terms += 1
-        self.is_ready = self.meters.is_active = self._has_begun = True
+        self.is_ready = self.meters.is_active = self.has_begun = True
         self._state.companion.begin(self.name)
         self._buckets.messages.fire()
         self._pump()
@@ -324,6 +327,8 @@ class Leader:
         if state.entity.requires_duplicate_detection and self.sequencer is not before:
             wait.reason = "the new leader reads the history of accepted messages"
             await self._learn_history()
+        if self.sequencer is not before:
+            state.begin_routes(self.sequencer, self._clock())
         self.in_flight.keep(left)
         state.begin(self.sequencer, self._term, self.in_flight.open)
         self.may_publish = True
@@ -335,6 +340,7 @@ class Leader:
         self._publish_again(self.in_flight.release())
         # The snapshot implies that all earlier publications have reached their queues.
         await self.in_flight.wait_confirmed()
+        await publish_again(self, state, self._connection, self._clock())
         self._snapshots = Snapshots(self.sequencer, self._term, self._boot, self._loop.time)
         self._write_snapshot(self._snapshots)
         await self.in_flight.wait_confirmed()
@@ -389,7 +395,7 @@ class Leader:
 
     def _on_failed(self, error: BrokerError) -> None:
         if not isinstance(error, AckLost):  # AckLost: the publications were confirmed
-            self._has_failed = True
+            self.has_failed = True
         if isinstance(error, PublishRefused) and self.on_refused is not None and self.may_publish:
             self.is_ready = False
             self.on_refused(error)

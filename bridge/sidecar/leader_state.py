@@ -20,6 +20,9 @@ from bridge.sidecar.arrival_buffer import PREFETCH_MAX
 from bridge.sidecar.meters import Meters
 from bridge.wire.envelope import Item
 
+LOOKED_MS = 30_000
+"""The routes of an entity are looked at more often than this, by the process that leads it."""
+
 
 class TermOver(BrokerError):
     """The term ends without a fault; the next one goes on with other settings."""
@@ -83,6 +86,11 @@ class LeaderState:
         poison: takes note of input that could not be handled.
         companion: additional work of a term.
         waits: takes note of what waits, for health.
+        routed: for each subscription (short id), the number up to which all copies have surely
+            reached its queue, as the last look at the bindings has shown.
+        queued: the same, as far as the last look at the queues alone has shown.
+        routed_ms: when a look last found the routes of a queue (UTC ms).
+        again_since_ms: the next term publishes again what the journal has since then.
     """
 
     entity: SendEntity
@@ -98,6 +106,10 @@ class LeaderState:
     poison: Poison = field(default_factory=Poison)
     companion: Companion = field(default_factory=Companion)
     waits: Waits = field(default_factory=Waits)
+    routed: dict[bytes, int] = field(default_factory=dict)
+    queued: dict[bytes, int] = field(default_factory=dict)
+    routed_ms: int = 0
+    again_since_ms: int | None = None
 
     def note_leaderless(self, now_ms: int) -> None:
         """Note that no leader is known from now on, unless that is noted already."""
@@ -108,6 +120,12 @@ class LeaderState:
         """Note the leading term, its sequencer, and its collection of unconfirmed submissions."""
         self.sequencer, self.term, self.unconfirmed = sequencer, term, unconfirmed
         self.attempts.clear()
+
+    def begin_routes(self, sequencer: Sequencer, now_ms: int) -> None:
+        """Take the routes of a new sequencer for whole until now: others have looked so far."""
+        self.routed = dict(sequencer.memory.subscriptions)
+        self.queued = dict(self.routed)
+        self.routed_ms = now_ms - LOOKED_MS
 
     def is_successor(self, terms: Sequence[bytes]) -> bool:
         """Whether no other process has led since this process's last leading term.

@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager
 from bridge.background.retry import GrowingWait, retry
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.pool import Lease
-from bridge.broker.errors import BrokerError, PublishRefused, Unroutable
+from bridge.broker.errors import BrokerError, PublishRefused
 from bridge.machine.left_out import Missed, first_copies, for_one
 from bridge.machine.publication import Publication
 from bridge.machine.suspects import Suspect
@@ -244,12 +244,9 @@ class LeftOutWatch:
                 "subscription.waits name=%s error=%r", subscription.path, error, exc_info=trace
             )
 
+        def is_left_out(error: BaseException) -> bool:
+            return isinstance(error, Exception) and short in left_out
+
+        left_out = self._leader.sequencer.memory.left_out
         waits = GrowingWait(RETRY_MIN_S, RETRY_MAX_S, steady_s=RETRY_MAX_S)
-        try:
-            await retry(once, wait_s=waits, retryable=_is_retryable, on_failed=failed)
-        except Unroutable:
-            self._forget(short)
-
-
-def _is_retryable(error: BaseException) -> bool:
-    return isinstance(error, Exception) and not isinstance(error, Unroutable)
+        await retry(once, wait_s=waits, retryable=is_left_out, on_failed=failed)

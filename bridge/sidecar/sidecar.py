@@ -28,6 +28,7 @@ from bridge.sidecar.left_out import LOOK_S as LOOK_AT_TOPICS_S
 from bridge.sidecar.left_out import LeftOutWatch, silent_subscriptions
 from bridge.sidecar.meters import Meters
 from bridge.sidecar.missing_queues import MissingQueues
+from bridge.sidecar.routes import Routes
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
@@ -50,6 +51,10 @@ TOLD_S = 30.0
 log = logging.getLogger(__name__)
 
 
+async def _whole(entity: str) -> None:
+    """Wait for nothing: nobody makes resources again."""
+
+
 class Sidecar:
     """Runs the sequencers of a namespace in this process.
 
@@ -60,10 +65,13 @@ class Sidecar:
         poison: takes note of input that could not be handled.
         companion: additional work for the entities that this process leads.
         supervisor: keeps the leaders running.
+        whole: waits while an entity is known to lack a resource: a new exchange carries nothing
+            until all its bindings are made.
 
     Attributes:
         connected: set when there is a connection to RabbitMQ for the first time.
         pool: the connections.
+        routes: the routes of the entities that this process leads.
     """
 
     def __init__(
@@ -77,6 +85,7 @@ class Sidecar:
         poison: Poison | None = None,
         companion: Companion | None = None,
         supervisor: Supervisor | None = None,
+        whole: Callable[[str], Awaitable[None]] = _whole,
     ) -> None:
         self.connected = asyncio.Event()
         self._endpoint = endpoint
@@ -89,6 +98,8 @@ class Sidecar:
         self._supervisor = supervisor or Supervisor()
         self._states: dict[str, LeaderState] = {}
         self._leaders: dict[str, Leader] = {}
+        self.routes = Routes(self._states, self._leaders, clock)
+        self._whole = whole
         self._watches: dict[Leader, Sequence[LeftOutWatch | MissingQueues]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -299,6 +310,7 @@ class Sidecar:
         state = self._states[key]
         while not self._stopping.is_set():
             name = state.entity.path
+            await self._whole(name)
             way = await self._way(name)
             lease = Lease(way.connection, name)
             leader = Leader(state, lease, way, clock=self._clock)
@@ -309,7 +321,7 @@ class Sidecar:
             if isinstance(leader.entity, Topic):
                 self._watches[leader] = (
                     LeftOutWatch(leader, self.pool.apart, self._clock),
-                    MissingQueues(leader, lease, self._on_missing),
+                    MissingQueues(leader, state, lease, self._on_missing, self._clock),
                 )
             try:
                 await leader.run()

@@ -90,17 +90,14 @@ def topic_pieces(topic: model.Topic, capabilities: Capabilities) -> Iterator[Top
     yield Topology(
         exchanges=(parts.fixed_exchange(active, "direct"),),
         queues=(parts.journal(topic.name), parts.moved(topic.name), *_history(topic)),
-        bindings=(
-            Binding(
-                source=active,
-                destination=names.journal(topic.name),
-                routing_key=names.JOURNAL_KEY,
-            ),
-        ),
         findings=entity_findings(topic, capabilities),
     )
     for each in topic.subscriptions:
         yield from _subscription_pieces(each, capabilities)
+    # Last: what the journal has counts as published, and must be in the subscriptions' queues.
+    journal = names.journal(topic.name)
+    bound = Binding(source=active, destination=journal, routing_key=names.JOURNAL_KEY)
+    yield Topology(bindings=(bound,))
     yield parts.front_and_inbox(topic.name)
 
 

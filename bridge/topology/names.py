@@ -81,6 +81,7 @@ def listable_key(key: str) -> str:
     return key.replace("~", "+")
 
 
+ACTIVE_SUFFIX = "/$active"
 DLX_SUFFIX = "/$dlx"
 DEAD_LETTER_SUFFIX = "/$deadletterqueue"
 DEFERRED_SUFFIX = "/$deferred"
@@ -110,7 +111,7 @@ def is_inbox(queue: str) -> bool:
 
 def active_exchange(entity: str) -> str:
     """Exchange: the one to which the sequencer publishes numbered messages."""
-    return resource_base(entity) + "/$active"
+    return resource_base(entity) + ACTIVE_SUFFIX
 
 
 def active_queue(entity: str, shard: int = 0) -> str:
@@ -192,12 +193,12 @@ def bucket_prefix(entity: str) -> str:
     return resource_base(entity) + BUCKETS_SUFFIX
 
 
-_SUBSCRIPTIONS = "/subscriptions/"
+SUBSCRIPTIONS = "/subscriptions/"
 
 
 def front_path(path: str) -> str:
     """Return the path to which an entity's messages are sent: a subscription's topic, or itself."""
-    at = path.lower().rfind(_SUBSCRIPTIONS)
+    at = path.lower().rfind(SUBSCRIPTIONS)
     return path if at < 0 else path[:at]
 
 

@@ -125,7 +125,9 @@ async def open_door(
             on_full=namespace.note_full,
             on_missing=namespace.reconciler.complete,
             companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
+            whole=namespace.reconciler.whole,
         )
+        namespace.reconciler.upkeep.leading = sidecar.routes
 
         namespace.directory.follow(sidecar.follow)
         await namespace.start()

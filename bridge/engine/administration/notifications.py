@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
@@ -20,6 +21,7 @@ from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
 from bridge.topology.parts import SCHEMA
+from bridge.topology.resources import Binding
 from bridge.wire.basic import Properties
 from bridge.wire.notifications import WHO
 from bridge.wire.reply import encode_found
@@ -50,17 +52,29 @@ class Notifications:
         self._poison = services.departure.poison
         self._on_changed = on_changed
         self._on_told = on_told
+        self._bound: Binding | None = None
 
     async def listen(self, connection: Connection) -> None:
         """Receive notifications on a connection, as long as it lasts."""
         channel = await connection.channel()
-        await channel.declarations.declare_exchange(names.EVENTS, "fanout", arguments=SCHEMA)
         queue = await channel.declarations.declare_queue(
             "", durable=False, exclusive=True, auto_delete=True
         )
-        await channel.declarations.bind_queue(queue.name, names.EVENTS)
+        self._bound = Binding(source=names.EVENTS, destination=queue.name)
+        await self.bind(channel)
         await channel.consumers.consume(queue.name, self._on_delivery, no_ack=True)
         self._on_changed()
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """The binding of this process's own queue, once it listens."""
+        return () if self._bound is None else (self._bound,)
+
+    async def bind(self, channel: Channel) -> None:
+        """Make the exchange and the binding, if they are missing."""
+        await channel.declarations.declare_exchange(names.EVENTS, "fanout", arguments=SCHEMA)
+        for binding in self.bindings:
+            await channel.declarations.bind(binding)
 
     def tell(self, kind: str, path: EntityPath) -> None:
         """Publish a notification; it is dropped when RabbitMQ takes no publish now."""

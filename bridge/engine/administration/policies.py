@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from bridge.broker.management.api import Management
@@ -18,9 +19,12 @@ from bridge.model import entity as model
 from bridge.topology.compiler import compile_policies
 from bridge.topology.definitions import standing, with_entity
 from bridge.topology.diff import Action, Change, diff
+from bridge.topology.fate import key_of
 from bridge.topology.parts import QUORUM
 from bridge.topology.policy import PREFIX, PRIORITY, PROTECTED_PRIORITY
 from bridge.topology.resources import Policy, Queue, Topology
+
+log = logging.getLogger(__name__)
 
 
 class Policies:
@@ -28,13 +32,21 @@ class Policies:
 
     Args:
         namespace: returns all entities as this process knows them.
+        on_made_again: called with the name of a policy that was deleted or changed by hand.
     """
 
-    def __init__(self, management: Management, namespace: Callable[[], model.Namespace]) -> None:
+    def __init__(
+        self,
+        management: Management,
+        namespace: Callable[[], model.Namespace],
+        on_made_again: Callable[[str], None] = lambda name: None,
+    ) -> None:
         self._management = management
         self._namespace = namespace
         self._making: dict[str, model.Entity] = {}
         self._writing = asyncio.Lock()
+        self._known: set[tuple[object, ...]] = set()
+        self._on_made_again = on_made_again
 
     @contextlib.contextmanager
     def making(self, entities: Sequence[model.Entity]) -> Iterator[None]:
@@ -47,8 +59,8 @@ class Policies:
             for path in made:
                 self._making.pop(path, None)
 
-    async def put(self) -> list[Change]:
-        """Put the policies that are missing or different; return these changes.
+    async def put(self) -> None:
+        """Put the policies that are missing or different, no operator's.
 
         RabbitMQ has applied a policy to all queues when it answers.
 
@@ -64,11 +76,28 @@ class Policies:
             policies, settings = compile_policies(namespace, priority=priority_of(live))
             active = tuple(Queue(name=name, arguments=QUORUM) for name in settings)
             there = Topology(queues=active, policies=live)
-            changes = diff(Topology(policies=policies), there, keep=True)
-            for change in changes:
-                assert isinstance(change.resource, Policy)
-                await put_policy(change, change.resource, management)
-            return list(changes)
+            known, self._known = self._known, set(map(key_of, live))
+            for change in diff(Topology(policies=policies), there, keep=True):
+                policy = change.resource
+                assert isinstance(policy, Policy)
+                # An operator policy that is there with other settings is an operator's decision.
+                if policy.is_operator and change.live is not None:
+                    continue
+                await put_policy(change, policy, management)
+                self._name(change, policy, was_there=key_of(policy) in known)
+
+    def _name(self, change: Change, policy: Policy, *, was_there: bool) -> None:
+        """Log a change; name one that somebody else's change by hand has made necessary."""
+        log.info("policy.put name=%s action=%s", policy.name, change.action.value)
+        if change.action is Action.DELETE:
+            self._known.discard(key_of(policy))
+            return
+        self._known.add(key_of(policy))
+        before = change.live
+        is_changed = isinstance(before, Policy) and before.definition != policy.definition
+        if is_changed or (before is None and was_there):
+            log.warning("policy.made_again name=%s", policy.name)
+            self._on_made_again(f"the policy {policy.name!r}")
 
 
 async def put_policy(change: Change, policy: Policy, management: Management) -> None:

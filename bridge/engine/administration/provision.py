@@ -23,6 +23,7 @@ from bridge.model import entity as model
 from bridge.model.errors import EntityConflict
 from bridge.model.properties import CREATE_ONLY
 from bridge.topology import definitions
+from bridge.topology.bridged import shared
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
 from bridge.topology.compiler import compile_part
@@ -162,6 +163,16 @@ async def provide(
     return topology.findings
 
 
+async def provide_shared(channel: Channel) -> None:
+    """Make the resources that all entities share."""
+    topology = shared()
+    for exchange in topology.exchanges:
+        await channel.declarations.declare_exchange(exchange)
+    for queue in topology.queues:
+        await channel.declarations.declare_queue(queue)
+    await fence_declarations(channel, os.urandom(8))
+
+
 async def _stream_there(
     topology: Topology,
     changed: Sequence[model.Entity],
@@ -258,10 +269,23 @@ async def _make(change: Change, management: Management, channel: Channel) -> Non
 
 async def read_live(management: Management) -> Topology:
     """Read the exchanges, queues, bindings, policies and global parameters by management API."""
+    resources = await read_resources(management)
+    parameters = await management.global_parameters()
+    return replace(
+        resources,
+        policies=(
+            *await management.policies(),
+            *await management.policies(operator=True),
+        ),
+        parameters=tuple(Parameter(name=name, value=value) for name, value in parameters.items()),
+    )
+
+
+async def read_resources(management: Management) -> Topology:
+    """Read the exchanges, queues and bindings by management API."""
     exchanges = await management.exchanges(("name", "type", "arguments"))
     queues = await management.queues(("name", "arguments"))
     bindings = await management.bindings()
-    parameters = await management.global_parameters()
     return Topology(
         exchanges=tuple(
             Exchange(name=row["name"], type=row["type"], arguments=_arguments(row))
@@ -269,11 +293,6 @@ async def read_live(management: Management) -> Topology:
         ),
         queues=tuple(Queue(name=row["name"], arguments=_arguments(row)) for row in queues),
         bindings=tuple(map(_binding, bindings)),
-        policies=(
-            *await management.policies(),
-            *await management.policies(operator=True),
-        ),
-        parameters=tuple(Parameter(name=name, value=value) for name, value in parameters.items()),
     )
 
 

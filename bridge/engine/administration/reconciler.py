@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
 
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
@@ -17,9 +17,11 @@ from bridge.engine.administration.provision import (
     merged,
     new_incarnation,
     provide,
+    provide_shared,
     provision,
     read_live,
 )
+from bridge.engine.administration.upkeep import Upkeep
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.entity_size import full_entities
 from bridge.engine.sending.requests import FULL_S, Sending
@@ -27,7 +29,8 @@ from bridge.engine.state import State, policy_reasons
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict, ServerBusy
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.definitions import with_entity, with_incarnations
+from bridge.topology.definitions import assemble, entities, with_entity, with_incarnations
+from bridge.topology.lacking import SHARED
 from bridge.topology.names import front_path
 from bridge.topology.resources import Finding
 
@@ -45,6 +48,8 @@ class Reconciler:
         capabilities: returns RabbitMQ's capabilities.
         sending: told of the entities that have reached their maximum size.
         administration: returns the verbs that change entities, for their change locks.
+        upkeep: finds what was deleted by hand.
+        bind_own: makes the bindings of this process's own queues.
     """
 
     def __init__(
@@ -58,7 +63,11 @@ class Reconciler:
         sending: Sending,
         session_shards: int,
         administration: Callable[[], Administration],
+        upkeep: Upkeep,
+        bind_own: Callable[[], Awaitable[None]],
     ) -> None:
+        self.upkeep = upkeep
+        self.bind_own = bind_own
         self._administration = administration
         self._session_shards = session_shards
         self._directory = directory
@@ -73,6 +82,8 @@ class Reconciler:
         self._changed_one = asyncio.Event()
         self._changed_paths: set[str] = set()
         self._incomplete: set[str] = set()
+        self._making: set[str] = set()
+        self._passed = asyncio.Event()
         self._has_applied = asyncio.Event()
 
     def wake(self) -> None:
@@ -86,7 +97,8 @@ class Reconciler:
 
     def complete(self, path: str) -> None:
         """Make an entity's resources again soon: one of them was deleted by hand."""
-        log.warning("entity.incomplete path=%s", path)
+        if path.lower() not in self._incomplete:
+            log.warning("entity.incomplete path=%s", path)
         self._incomplete.add(path.lower())
         self._changed.set()
 
@@ -114,6 +126,7 @@ class Reconciler:
                 wanted, there, live, self._capabilities(), self._management, channel
             )
         self._provided = await self._directory.read()
+        await self._policies.put()
         self._has_applied.set()
         return findings
 
@@ -124,7 +137,12 @@ class Reconciler:
         """
         try:
             found = await self._directory.fetch()
-            await self._provide(found)
+            with self._taking_incomplete() as incomplete:
+                lacking = await self.upkeep.look(self._made(found))
+                incomplete.update(path.lower() for path in lacking)
+                if SHARED in lacking:
+                    await self._provide_shared()
+                await self._provide(found, incomplete)
             self._directory.take(self._directory.known)
             await self._policies.put()
             for entity in await full_entities(found, self._management):
@@ -175,17 +193,54 @@ class Reconciler:
             self.note(path)
         await self._policies.put()
 
-    async def _provide(self, found: model.Namespace) -> None:
+    def _made(self, found: model.Namespace) -> model.Namespace:
+        """Return the entities whose resources have been made, as they are defined."""
+        if found == self._provided:
+            return self._provided
+        new = {each.path.lower() for each in changed(self._provided, found)}
+        return assemble(found, [each for each in entities(found) if each.path.lower() not in new])
+
+    async def _provide_shared(self) -> None:
+        """Make the resources that all entities share, and the bindings of the own queues."""
+        with await self._connections.channel() as channel:
+            await provide_shared(channel)
+        await self.bind_own()
+        self.upkeep.made(SHARED)
+
+    async def whole(self, front: str) -> None:
+        """Wait while an entity, or a subscription of it, is known to lack a resource.
+
+        `SHARED` stands for the resources that all entities share.
+        """
+        while any(front_path(each) == front.lower() for each in self._incomplete | self._making):
+            await self._passed.wait()
+
+    @contextlib.contextmanager
+    def _taking_incomplete(self) -> Iterator[set[str]]:
+        """Take the incomplete entities; those that are not made stay incomplete after an error."""
+        self._making, self._incomplete = self._incomplete, set()
+        try:
+            yield self._making
+        except BaseException:
+            self._incomplete |= self._making
+            raise
+        finally:
+            self._making = set()
+            self._passed.set()
+            self._passed = asyncio.Event()
+
+    async def _provide(self, found: model.Namespace, incomplete: set[str]) -> None:
         """Make the missing resources of changed entities; a conflict of one stops no other."""
-        incomplete, self._incomplete = self._incomplete, set()
-        for entity in changed(self._provided, found, incomplete):
+        for entity in changed(self._provided, found, frozenset(incomplete)):
             try:
-                await self._provide_one(entity.path, incomplete)
+                await self._provide_one(entity.path, frozenset(incomplete))
             except EntityConflict as error:
                 log.error("definition.conflict error=%s", error)
             except ServerBusy as error:
                 log.warning("definition.busy error=%s", error)
                 self._incomplete.add(entity.path.lower())
+            else:
+                self.upkeep.made(entity.path)
         self._provided = found
 
     async def _provide_one(self, path: str, incomplete: Container[str]) -> None:

@@ -1,0 +1,181 @@
+"""Upkeep: what an operator has deleted by hand is found, made again, and named.
+
+A look lists the exchanges, queues and bindings of the virtual host, once with every poll of the
+definitions. What has other unchangeable settings is an operator's decision: it is named, not
+changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.management.api import Management
+from bridge.engine.administration.provision import read_resources
+from bridge.engine.receiving.connections import ConsumerConnections
+from bridge.engine.state import State
+from bridge.model import entity as model
+from bridge.topology.capabilities import Capabilities
+from bridge.topology.compiler import compile as compile_namespace
+from bridge.topology.definitions import standing
+from bridge.topology.lacking import SHARED, Lack, in_words, lacking
+from bridge.topology.names import front_path
+from bridge.topology.resources import Binding, Topology
+
+log = logging.getLogger(__name__)
+
+LISTINGS_MAX = 4
+"""How often the resources are listed again, until two listings agree on what is missing."""
+
+
+class Leading(Protocol):
+    """The leaders of this process: they publish by the routes that a look checks."""
+
+    def begin_look(self) -> None:
+        """Note what has been published so far: a look that finds its routes proves its arrival."""
+
+    def end_look(self, lacking: Collection[str]) -> None:
+        """Note that all routes were there, but for those to these entities (lower case)."""
+
+    def is_elsewhere(self, front: str) -> bool:
+        """Whether another process leads an entity."""
+
+    async def stop_for(self, front: str, lacking: Collection[str]) -> None:
+        """End an entity's term: routes to these paths are missing.
+
+        The next term begins when they are made again, and publishes again what may be in the
+        journal alone.
+        """
+
+
+class Listener(Protocol):
+    """Consumes a queue of this process's own, which is bound to a shared exchange."""
+
+    @property
+    def bindings(self) -> Collection[Binding]:
+        """The binding of the queue, once there is one."""
+
+    async def bind(self, channel: Channel) -> None:
+        """Make the exchange and the binding, if they are missing."""
+
+
+class OwnBindings:
+    """The bindings of this process's own queues."""
+
+    def __init__(self, connections: ConsumerConnections, listeners: Collection[Listener]) -> None:
+        self._connections = connections
+        self._listeners = listeners
+
+    @property
+    def bindings(self) -> list[Binding]:
+        """The bindings that should be there now."""
+        return [binding for each in self._listeners for binding in each.bindings]
+
+    async def bind(self) -> None:
+        """Make the bindings and their exchanges, if they are missing."""
+        with await self._connections.channel() as channel:
+            for each in self._listeners:
+                await each.bind(channel)
+
+
+class Upkeep:
+    """The looks of one process.
+
+    Args:
+        state: is told of what was missing, and of what has other settings.
+        own: the bindings of this process's own queues.
+
+    Attributes:
+        leading: the leaders of this process.
+    """
+
+    def __init__(
+        self,
+        management: Management,
+        state: State,
+        capabilities: Callable[[], Capabilities],
+        own: OwnBindings,
+    ) -> None:
+        self.leading: Leading | None = None
+        self._management = management
+        self._state = state
+        self._capabilities = capabilities
+        self._own = own
+        self._lacks: dict[str, list[Lack]] = {}
+        self._namespace = model.Namespace()
+        self._wanted = Topology()
+        self._elsewhere: set[str] = set()
+
+    async def look(self, namespace: model.Namespace) -> list[str]:
+        """Return the paths of the entities that lack a resource, `SHARED` for the shared ones.
+
+        When another process leads an entity that lacks a route, it looks first, and this process
+        with its next look.
+
+        Args:
+            namespace: the entities whose resources have been made.
+        """
+        if self.leading is not None:
+            self.leading.begin_look()
+        if namespace != self._namespace:
+            self._wanted = await asyncio.to_thread(
+                compile_namespace, standing(namespace), self._capabilities()
+            )
+            self._namespace = namespace
+        found = await self._lacking(namespace)
+        for _ in range(LISTINGS_MAX if found else 0):
+            # Exchanges, queues and bindings are listed one after the other, with gaps between.
+            before, found = found, await self._lacking(namespace)
+            if found == before:
+                break
+        self._state.note_conflicts([each for each in found if each.conflict])
+        self._lacks = {}
+        for each in found:
+            if not each.conflict:
+                self._lacks.setdefault(each.path, []).append(each)
+        await self._stop_leaders()
+        return list(self._lacks)
+
+    async def _lacking(self, namespace: model.Namespace) -> list[Lack]:
+        live = await read_resources(self._management)
+        found = await asyncio.to_thread(lacking, standing(namespace), self._wanted, live)
+        there = set(map(_key, live.bindings))
+        return found + [
+            Lack(SHARED, in_words(each), is_route=False, is_silent=False, conflict="")
+            for each in self._own.bindings
+            if _key(each) not in there
+        ]
+
+    def made(self, path: str) -> None:
+        """Note that the resources of an entity, or the shared ones, were made again."""
+        for lack in self._lacks.pop(path, ()):
+            log.warning("resource.made_again path=%s name=%r", path, lack.name)
+            self._state.note_made_again(lack.name)
+
+    async def _stop_leaders(self) -> None:
+        """Stop the leaders of entities that lack a route; leave another process's to that."""
+        leading = self.leading
+        if leading is None:
+            return
+        routes: dict[str, set[str]] = {}
+        for path, lacks in self._lacks.items():
+            if any(each.is_route for each in lacks):
+                silent = routes.setdefault(front_path(path).lower(), set())
+                silent.update(path.lower() for each in lacks if each.is_silent)
+        seen, self._elsewhere = (
+            self._elsewhere,
+            {each for each in routes if leading.is_elsewhere(each)},
+        )
+        for front in self._elsewhere - seen:
+            for path in [each for each in self._lacks if front_path(each).lower() == front]:
+                del self._lacks[path]
+        leading.end_look({path.lower() for path in self._lacks})
+        for front, paths in routes.items():
+            await leading.stop_for(front, paths)
+
+
+def _key(binding: Binding) -> tuple[str, str, str]:
+    return binding.source, binding.destination, binding.routing_key

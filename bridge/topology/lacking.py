@@ -1,0 +1,115 @@
+"""What a live RabbitMQ lacks of the resources that entities stand on; a computation without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+from bridge.model import entity as model
+from bridge.topology import definitions, names
+from bridge.topology.diff import Action, diff
+from bridge.topology.resources import Binding, Exchange, Queue, Resource, Topology
+
+SHARED = ""
+"""The owner of resources that all entities share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """One difference between the wanted and the live resources.
+
+    Attributes:
+        path: the path of the entity that stands on the resource, or `SHARED`.
+        name: the resource in words, such as `the queue 'orders'`.
+        is_route: whether numbered messages take this way.
+        is_silent: whether RabbitMQ confirmed what was published without it, so that the journal
+            alone may have some messages: not while the exchange, or the queue of an entity that is
+            no topic, is missing.
+        conflict: why the live resource cannot be changed; "" when it is missing.
+    """
+
+    path: str
+    name: str
+    is_route: bool
+    is_silent: bool
+    conflict: str
+
+
+def lacking(namespace: model.Namespace, wanted: Topology, live: Topology) -> list[Lack]:
+    """Return what is missing, or is there with other unchangeable settings.
+
+    Args:
+        namespace: the entities that `wanted` was compiled from.
+    """
+    bases = {names.resource_base(each.path): each.path for each in definitions.entities(namespace)}
+    found = [
+        (change, change.resource)
+        for change in diff(wanted, live, keep=True)
+        if isinstance(change.resource, Exchange | Queue | Binding)
+        and change.action in (Action.CREATE, Action.CONFLICT)
+    ]
+    gone = {each.name for _, each in found if isinstance(each, Exchange | Queue)}
+    return [
+        Lack(
+            path=_owner(resource, bases),
+            name=in_words(resource),
+            is_route=_is_route(resource, bases),
+            is_silent=_is_silent(resource, gone),
+            conflict=change.reason if change.action is Action.CONFLICT else "",
+        )
+        for change, resource in found
+    ]
+
+
+def _is_silent(resource: Resource, gone: Container[str]) -> bool:
+    if not isinstance(resource, Binding) or not resource.source.endswith(names.ACTIVE_SUFFIX):
+        return False
+    is_of_queue = resource.destination.startswith(resource.source.removesuffix(names.ACTIVE_SUFFIX))
+    is_of_topic = names.SUBSCRIPTIONS in resource.destination
+    is_looked_for = is_of_queue and not is_of_topic and resource.destination in gone
+    return resource.source not in gone and not is_looked_for
+
+
+def in_words(resource: Exchange | Queue | Binding) -> str:
+    """Return a resource's kind and name."""
+    match resource:
+        case Binding():
+            return f"the binding from {resource.source!r} to {resource.destination!r}"
+        case Queue() if resource.arguments.get("x-queue-type") == "stream":
+            return f"the stream {resource.name!r}"
+        case _:
+            return f"the {type(resource).__name__.lower()} {resource.name!r}"
+
+
+def _owner(resource: Resource, bases: Mapping[str, str]) -> str:
+    match resource:
+        case Binding():
+            is_ours = resource.source.endswith(names.ACTIVE_SUFFIX) or not _base(
+                resource.source, bases
+            )
+            return _base(resource.destination if is_ours else resource.source, bases)
+        case Exchange() | Queue():
+            return _base(resource.name, bases)
+        case _:
+            return SHARED
+
+
+def _base(name: str, bases: Mapping[str, str]) -> str:
+    """Return the path of the entity whose resources have names like this one."""
+    if name in bases:
+        return bases[name]
+    at = name.rfind("/$")
+    while at > 0:
+        if name[:at] in bases:
+            return bases[name[:at]]
+        at = name.rfind("/$", 0, at)
+    return SHARED
+
+
+def _is_route(resource: Resource, bases: Mapping[str, str]) -> bool:
+    if isinstance(resource, Binding):
+        return resource.source.endswith(names.ACTIVE_SUFFIX)
+    name = getattr(resource, "name", "")
+    is_active_queue = name in bases or names.SHARD_SUFFIX in name
+    is_exchange = isinstance(resource, Exchange)
+    return name.endswith(names.ACTIVE_SUFFIX) or (is_active_queue and not is_exchange)

@@ -1,0 +1,330 @@
+"""Each kind of resource of RabbitMQ, deleted by hand under load: nothing that was accepted is lost.
+
+Each is back within a poll of the definitions, and named in health.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import BrokerError
+from bridge.broker.management.live import HttpBroker
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
+from bridge.model.name import EntityPath, SubQueue, short_id
+from bridge.topology import lacking, names, parts
+from bridge.topology.definitions import incarnation_of
+from bridge.topology.resources import Binding, Exchange, Policy, Queue, Resource
+from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import until
+from tests.integration.door import Client, Door, open_door, outgoing
+from tests.integration.session_door import SessionClient, of_session
+
+WITHIN_S = 240.0
+SESSION = "s"
+AUDIT, OTHER = "audit", "other"
+
+Deleted = Callable[[str, Door], Resource]
+"""Returns the resource to delete of an entity of this name."""
+
+
+@dataclass
+class Case:
+    """A kind of resource: how it is named, and the entity that stands on it.
+
+    Attributes:
+        kind: the entity's kind: `queue`, `session`, `topic`.
+        keeps: whether what was accepted before the deletion must arrive, too: not what was in a
+            deleted queue.
+    """
+
+    what: str
+    kind: str
+    deleted: Deleted
+    keeps: bool = True
+    sent: list[str] = field(default_factory=list)
+    since: int = 0
+    took_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The entity of this case."""
+        return self.what.replace(" ", "-")
+
+
+def short_of(topic: str, door: Door) -> bytes:
+    """The short id of a topic's audited subscription."""
+    found = door.namespace.directory.find(f"{topic}/subscriptions/{AUDIT}")
+    assert found is not None
+    return short_id(incarnation_of(found))
+
+
+def exchange(name_of: Callable[[str], str], kind: str = "fanout") -> Deleted:
+    """An exchange of an entity."""
+    return lambda entity, door: Exchange(name=name_of(entity), type=kind)
+
+
+def queue(name_of: Callable[[str], str]) -> Deleted:
+    """A queue or stream of an entity."""
+    return lambda entity, door: Queue(name=name_of(entity))
+
+
+def sub(entity: str) -> str:
+    """The path of the audited subscription."""
+    return f"{entity}/subscriptions/{AUDIT}"
+
+
+def from_active(destination: Callable[[str], str], key: str = "") -> Deleted:
+    """A binding of an entity's exchange of numbered messages."""
+    return lambda entity, door: Binding(
+        source=names.active_exchange(entity), destination=destination(entity), routing_key=key
+    )
+
+
+def to_subscription(entity: str, door: Door) -> Binding:
+    """The binding to the audited subscription."""
+    return Binding(
+        source=names.active_exchange(entity),
+        destination=names.active_queue(sub(entity)),
+        routing_key=names.copy_key(short_of(entity, door)),
+    )
+
+
+def cases() -> list[Case]:
+    """All kinds whose entity carries messages meanwhile."""
+    return [
+        Case("queue front", "queue", exchange(names.front)),
+        Case(
+            *("queue front binding", "queue"),
+            lambda entity, door: Binding(
+                source=names.front(entity), destination=names.inbox(entity)
+            ),
+        ),
+        Case("queue active", "queue", exchange(names.active_exchange)),
+        Case("queue active binding", "queue", from_active(names.active_queue)),
+        Case("queue journal binding", "queue", from_active(names.journal)),
+        Case("queue active queue", "queue", queue(names.active_queue), keeps=False),
+        Case("session active", "session", exchange(names.active_exchange, "direct")),
+        Case("session shard binding", "session", from_active(names.active_queue, "0")),
+        Case("topic front", "topic", exchange(names.front)),
+        Case("topic active", "topic", exchange(names.active_exchange, "direct")),
+        Case("topic journal binding", "topic", from_active(names.journal, names.JOURNAL_KEY)),
+        Case("topic subscription binding", "topic", to_subscription),
+        Case(
+            *("topic subscription queue", "topic"),
+            queue(lambda entity: names.active_queue(sub(entity))),
+            keeps=False,
+        ),
+    ]
+
+
+def entity_of(case: Case) -> model.Namespace:
+    """What a case sends to."""
+    if case.kind == "topic":
+        subscriptions = tuple(
+            model.Subscription(topic=case.name, name=each, lock_duration_ms=300_000)
+            for each in (AUDIT, OTHER)
+        )
+        return model.Namespace(topics=(model.Topic(name=case.name, subscriptions=subscriptions),))
+    made = model.Queue(
+        name=case.name, requires_session=case.kind == "session", lock_duration_ms=300_000
+    )
+    return model.Namespace(queues=(made,))
+
+
+async def delete(channel: Channel, broker: HttpBroker, resource: Resource) -> None:
+    """Delete something as an operator does."""
+    match resource:
+        case Exchange():
+            await channel.declarations.delete_exchange(resource.name)
+        case Queue():
+            await channel.declarations.delete_queue(resource.name)
+        case Binding():
+            await broker.delete_binding(resource)
+        case Policy():
+            await broker.delete_policy(resource.name)
+        case _:
+            raise AssertionError(resource)
+
+
+def in_words(resource: Resource) -> str:
+    """As health names it."""
+    assert isinstance(resource, Exchange | Queue | Binding)
+    return lacking.in_words(resource)
+
+
+async def load(door: Door, case: Case, is_over: Callable[[], bool]) -> None:
+    """Send one message after the other; keep those that were accepted."""
+    number = 0
+    while not is_over():
+        number += 1
+        message = (
+            of_session(SESSION, str(number)) if case.kind == "session" else outgoing(str(number))
+        )
+        with contextlib.suppress(ServiceBusError, BrokerError):
+            await door.namespace.send(EntityPath(case.name), [message])
+            case.sent.append(str(number))
+        await asyncio.sleep(0.02)
+
+
+async def destroyed_and_named(door: Door, case: Case, channel: Channel, broker: HttpBroker) -> None:
+    """Delete the case's resource under load; wait until health names it."""
+    await until(lambda: len(case.sent) > 20, within_s=WITHIN_S)
+    resource = case.deleted(case.name, door)
+    begun_s = time.monotonic()
+    await delete(channel, broker, resource)
+    case.since = len(case.sent) + 1  # one may be on its way
+    await until(lambda: is_named(door, in_words(resource)), within_s=WITHIN_S)
+    case.took_s = time.monotonic() - begun_s
+    count = len(case.sent) + 20
+    await until(lambda: len(case.sent) > count, within_s=WITHIN_S)
+
+
+def is_named(door: Door, words: str) -> bool:
+    """Whether health says that something was made again."""
+    return any(words in each for each in door.namespace.state.warnings)
+
+
+async def everything(door: Door, case: Case) -> dict[str, set[str]]:
+    """Receive all of it, from each queue that it goes to; return what is missing by path."""
+    wanted = set(case.sent if case.keeps else case.sent[case.since :])
+    missing = {}
+    if case.kind == "session":
+        client: Client | SessionClient = await SessionClient(door, EntityPath(case.name)).accept(
+            SESSION
+        )
+        paths = {case.name: client}
+    elif case.kind == "topic":
+        paths = {
+            each: door.client(path=EntityPath(f"{case.name}/subscriptions/{each}"))
+            for each in (AUDIT, OTHER)
+        }
+    else:
+        paths = {case.name: door.client(path=EntityPath(case.name))}
+    for path, each in paths.items():
+        whole = set(case.sent) if path == OTHER else wanted
+        each.receiver.add_credit(5_000)
+        with contextlib.suppress(TimeoutError):
+            await until(lambda each=each, whole=whole: whole <= _bodies(each), within_s=60)
+        missing[path] = whole - _bodies(each)
+        numbers = [one.sequence_number for one in each.received]
+        if len(numbers) != len(set(numbers)):
+            missing[path].add("doubled")
+    return {path: each for path, each in missing.items() if each}
+
+
+def _bodies(client: Client | SessionClient) -> set[str]:
+    return {each.record.body.decode() for each in client.received}
+
+
+async def test_whatever_is_deleted_by_hand_comes_back_and_nothing_accepted_is_lost(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """Exchanges, bindings and queues of queues, session entities and topics, all at once."""
+    table = cases()
+    async with (
+        open_door(endpoint, broker.management_url) as door,
+        HttpBroker(endpoint, broker.management_url) as live,
+    ):
+        for case in table:
+            await door.namespace.apply(entity_of(case))
+        is_over = False
+        sending = [asyncio.create_task(load(door, each, lambda: is_over)) for each in table]
+        await asyncio.gather(*(destroyed_and_named(door, each, confirming, live) for each in table))
+        is_over = True
+        await asyncio.gather(*sending)
+        lost = {each.what: await everything(door, each) for each in table}
+        print({each.what: round(each.took_s, 1) for each in table})
+        assert {what: each for what, each in lost.items() if each} == {}
+
+
+async def test_what_all_entities_share_comes_back_and_is_named(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """The sink, the exchanges of events, of administration, and of other deaths, and policies."""
+    made = model.Queue(name="orders", max_delivery_count=3)
+    shared: list[Resource] = [
+        Queue(name=names.SINK),
+        Queue(name=names.EXPIRED_UNNUMBERED),
+        Exchange(name=names.EVENTS, type="fanout"),
+        Exchange(name=names.OTHER_DEATHS, type="direct"),
+        parts.bound_by_own_name(names.OTHER_DEATHS, names.dead_letter_queue("orders")),
+        Queue(name=names.dead_letter_queue("orders")),
+        Exchange(name=names.dead_letter_exchange("orders"), type="headers"),
+        Queue(name=names.moved("orders"), arguments={"x-queue-type": "stream"}),
+    ]
+    async with (
+        open_door(endpoint, broker.management_url, made) as door,
+        HttpBroker(endpoint, broker.management_url) as live,
+    ):
+        for each in shared:
+            await delete(confirming, live, each)
+            door.namespace.reconciler.wake()
+            words = in_words(each)
+            await until(lambda words=words: is_named(door, words), within_s=WITHIN_S)
+            await door.namespace.reconciler.whole(lacking.SHARED)
+            await door.namespace.reconciler.whole("orders")
+        policies = [*await live.policies(), *await live.policies(operator=True)]
+        assert len(policies) > 4
+        for policy in policies:
+            await live.delete_policy(policy.name, operator=policy.is_operator)
+        wanted = [f"the policy {each.name!r}" for each in policies]
+        await until(lambda: all(is_named(door, each) for each in wanted), within_s=WITHIN_S)
+        there = [*await live.policies(), *await live.policies(operator=True)]
+        assert {each.name for each in there} == {each.name for each in policies}
+        # Whoever listens hears of changes again, and dead letters find their way.
+        assert await live.bindings_from(names.EVENTS)
+        await confirming.declarations.delete_exchange(names.ADMINISTRATION)
+        await until(lambda: live.bindings_from(names.ADMINISTRATION), within_s=WITHIN_S)
+        await door.send("failing")
+        for _ in range(3):
+            await door.client().receive()
+            (token,) = list(door.namespace._locks.end_all())
+            door.namespace._settling.expire(*token)
+        dead = door.client(path=EntityPath("orders", SubQueue.DEAD_LETTER))
+        dead.receiver.add_credit(1)
+        await until(lambda: dead.received, within_s=WITHIN_S)
+
+
+async def test_what_an_operator_overrides_is_named_and_stays(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """An argument, and an operator policy."""
+    async with (
+        open_door(endpoint, broker.management_url, model.Queue(name="orders")) as door,
+        HttpBroker(endpoint, broker.management_url) as live,
+    ):
+        moved = names.moved("orders")
+        theirs = Queue(name=moved, arguments=parts.moved("orders").arguments | {"x-max-age": "1D"})
+        await confirming.declarations.delete_queue(moved)
+        await confirming.declarations.declare_queue(theirs)
+        limit = Policy(name="theirs", pattern="^orders$", definition={"max-length": 9}, priority=1)
+        await live.put_policy(limit_of_operator := _operator(limit))
+        door.namespace.reconciler.wake()
+
+        def are_named() -> bool:
+            state = door.namespace.state
+            said = " ".join([*state.warnings, *state.reasons])
+            return repr(moved) in said and "'theirs'" in said
+
+        await until(are_named, within_s=WITHIN_S)
+        there = await live.queue(moved)
+        assert there is not None
+        assert there["arguments"]["x-max-age"] == "1D"
+        assert limit_of_operator in await live.policies(operator=True)
+
+
+def _operator(policy: Policy) -> Policy:
+    return Policy(
+        name=policy.name,
+        pattern=policy.pattern,
+        definition=policy.definition,
+        priority=policy.priority,
+        is_operator=True,
+    )
