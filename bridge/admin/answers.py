@@ -13,8 +13,15 @@ from bridge.admin.access import Access
 from bridge.admin.refusals import CONTENT_TYPE, refusal
 from bridge.admin.target import Target
 from bridge.broker.errors import BrokerError
+from bridge.engine import texts
 from bridge.model import entity as model
-from bridge.model.errors import ArgumentError, InternalError, ServerBusy, ServiceBusError
+from bridge.model.errors import (
+    ArgumentError,
+    InternalError,
+    OperationTimeout,
+    ServerBusy,
+    ServiceBusError,
+)
 from bridge.wire.atom.descriptions import NEVER, rule_node
 from bridge.wire.atom.documents import Entry, entry_text, feed_text, nothing_text
 from bridge.wire.atom.writing import Node
@@ -142,11 +149,15 @@ def nothing_answer(asked: Asked) -> Answer:
     return Answer(text=text, content_type=_FEED_TYPE)
 
 
-async def answered(work: Awaitable[Answer], host: str, path: str) -> Answer:
+async def answered(work: Awaitable[Answer], method: str, host: str, path: str) -> Answer:
     """Return the answer of a request; a refusal or a failure becomes an error in Azure's form.
+
+    Where RabbitMQ fails in the middle of a change, the change may be made, or be made in part: that
+    is no refusal.
 
     Args:
         work: carries the request out.
+        method: the request's method.
         host, path: the request's host and path, for the text of an error.
     """
     try:
@@ -155,7 +166,9 @@ async def answered(work: Awaitable[Answer], host: str, path: str) -> Answer:
         return _refused(error, host, path)
     except BrokerError as error:
         _log.warning("administration.failed path=%s error=%s", path, error)
-        return _refused(ServerBusy(f"RabbitMQ cannot do this now: {error}."), host, path)
+        if method == "GET":
+            return _refused(ServerBusy(f"RabbitMQ cannot do this now: {error}."), host, path)
+        return _refused(OperationTimeout(texts.unknown(error)), host, path)
     except Exception:
         _log.exception("administration.failed path=%s", path)
         return _refused(InternalError("The bridge has failed; its log says how."), host, path)

@@ -20,7 +20,7 @@ class Questions:
 
     async def answer(self, request: Request) -> Response:
         """Answer one request; a refusal or a failure becomes an error in Azure's form."""
-        answer = await answered(self._answer(request), request.host, request.path)
+        answer = await answered(self._answer(request), request.method, request.host, request.path)
         return Response(status=answer.status, text=answer.text)
 
     async def _answer(self, request: Request) -> Answer:

@@ -44,7 +44,7 @@ class Service:
 
     async def answer(self, request: web.Request) -> web.Response:
         """Answer one request."""
-        answer = await answered(self._answer(request), request.host, request.path)
+        answer = await answered(self._answer(request), request.method, request.host, request.path)
         if not answer.text:
             return web.Response(status=answer.status)
         headers = {"Content-Type": answer.content_type}

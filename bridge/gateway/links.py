@@ -28,7 +28,7 @@ from bridge.machine.amqp10.events import (
     OutcomeArrived,
     SaslChosen,
 )
-from bridge.machine.amqp10.faults import DETACH_FORCED, INTERNAL_ERROR
+from bridge.machine.amqp10.faults import DETACH_FORCED, INTERNAL_ERROR, LinkFault
 from bridge.machine.amqp10.link import Link
 from bridge.model.errors import ServiceBusError, Unauthorized
 
@@ -105,9 +105,13 @@ class Links:
         return self._connection.work.spawn(work, partial(self.fail, link))
 
     def fail(self, link: Link, error: Exception) -> None:
-        """End a link alone whose handling has failed."""
-        self._connection.log.failed(error)
-        link.detach(INTERNAL_ERROR, texts.FAILED_LINK)
+        """End a link alone whose handling has failed, or that has reached a limit."""
+        if isinstance(error, LinkFault):
+            self._connection.log.info("link.ended", reason=error.error.description)
+            link.detach(error.error.condition, error.error.description or "")
+        else:
+            self._connection.log.failed(error)
+            link.detach(INTERNAL_ERROR, texts.FAILED_LINK)
         if link.owner is not None:
             self.forget(link.owner)
         self._connection.flush_soon()

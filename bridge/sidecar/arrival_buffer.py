@@ -30,7 +30,8 @@ class ArrivalBuffer:
         self.prefetch = prefetch
         self._arrived: deque[Delivery] = deque()
         self._bytes = 0
-        self._average_bytes = 0
+        # A low prefetch was chosen for large arrivals; until others have come they are expected.
+        self._average_bytes = BYTES_MAX // prefetch if prefetch < PREFETCH_MAX else 0
 
     def __len__(self) -> int:
         return len(self._arrived)

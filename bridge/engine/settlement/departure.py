@@ -18,7 +18,14 @@ from typing import Any, Protocol
 
 from bridge.background.retry import retry
 from bridge.background.tasks import Tasks
-from bridge.broker.errors import AckLost, BrokerError, PublishRefused, Unroutable
+from bridge.broker.errors import (
+    AckLost,
+    BrokerError,
+    NotStored,
+    PublishRefused,
+    Unroutable,
+    is_refused,
+)
 from bridge.broker.failpoint import reach
 from bridge.broker.outcome import resolve
 from bridge.engine import texts
@@ -141,7 +148,8 @@ class Departure:
 
         Raises:
             ArgumentOutOfRange: its properties would be too large for RabbitMQ.
-            ServerBusy, BrokerError: the message was not moved, and is still held.
+            ServerBusy, BrokerError: the message was not moved, and is still held, or RabbitMQ has
+                taken it back.
         """
         dead = _dead(source, holding, reason, description, changes)
         return self._move(source, holding, dead, "engine.dead_letter", Left.DEAD_LETTERED)
@@ -155,7 +163,8 @@ class Departure:
 
         Raises:
             ArgumentOutOfRange: its properties would be too large for RabbitMQ.
-            ServerBusy, BrokerError: the message was not moved, and is still held.
+            ServerBusy, BrokerError: the message was not moved, and is still held, or RabbitMQ has
+                taken it back.
         """
         match fate_of_failed(holding, source, now_ms()):
             case Fate.EXPIRED:
@@ -197,7 +206,8 @@ class Departure:
 
         Raises:
             ArgumentOutOfRange: its properties would be too large for RabbitMQ.
-            QuotaExceeded, ServerBusy, BrokerError: the message was not moved, and is still held.
+            QuotaExceeded, ServerBusy, BrokerError: the message was not moved, and is still held, or
+                RabbitMQ has taken it back.
         """
         move = moves.defer(source, holding, changes)
         try:
@@ -221,7 +231,39 @@ class Departure:
                     source.queue.path, size_bytes, moves.PROPERTIES_BYTES_MAX
                 )
             )
-        return self._hand_over(source, holding, publishes, failpoint, how)
+        moving = self._hand_over(source, holding, publishes, failpoint, how)
+        return self._moved_for_sure(moving, source, holding, publishes, failpoint, how)
+
+    async def _moved_for_sure(
+        self,
+        moving: Moving,
+        source: Source,
+        holding: HeldMessage,
+        publishes: Move,
+        failpoint: str,
+        how: Left,
+    ) -> None:
+        """Await a hand-over; if the message may be in both places, hand it over until it is moved.
+
+        The copies have one number, and the second is dropped. A message that RabbitMQ has taken
+        back meanwhile may be in both places, as after a crash.
+        """
+        try:
+            await moving
+        except BrokerError as error:
+            if isinstance(error, AckLost) or _is_here_only(publishes, error):
+                raise
+            unknown = error
+
+            async def attempt() -> None:
+                if holding.channel.close_reason is not None:
+                    raise unknown
+                await self._hand_over(source, holding, publishes, failpoint, how)
+
+            def is_passing(failure: BaseException) -> bool:
+                return failure is not unknown and _is_passing(failure)
+
+            await retry(attempt, wait_s=RETRY_S, retryable=is_passing)
 
     def _hand_over(
         self, source: Source, holding: HeldMessage, publishes: Move, failpoint: str, how: Left
@@ -272,6 +314,15 @@ def _is_passing(error: BaseException) -> bool:
 
 async def _moved() -> None:
     """Wait for nothing."""
+
+
+def _is_here_only(publishes: Move, error: BrokerError) -> bool:
+    """Return whether the target queue certainly does not have the message.
+
+    Of the stream for peeks, the second target, that need not be known.
+    """
+    is_of_queue = f"with key {publishes[0].routing_key!r}" in error.text
+    return is_refused(error) or (isinstance(error, NotStored) and is_of_queue)
 
 
 def _ack(settled: HeldMessage | Copy, point: str) -> None:

@@ -34,7 +34,7 @@ class Limits:
         idle_time_out_ms: a peer that is silent for twice this long is gone.
         heartbeat_ms_max: our longest silence, whatever the peer allows.
         sasl_frame_bytes_max: the specification says 512; a PLAIN response may be longer.
-        unsettled_max: deliveries of a link that we remember until they are settled.
+        unsettled_max: the maximum number of unsettled deliveries of a link on which we send.
     """
 
     frame_bytes_max: int = 262_144

@@ -353,12 +353,14 @@ class OutgoingLink(Link):
         """Send a message; return the delivery if the peer is to settle it.
 
         A message that was on its way when the peer took its credit back may be sent all the same.
+        Raises LinkFault; see `Session.send`.
         """
         if not self.is_open:
             return None
+        delivery = self.session.send(self, tag, payload, is_settled)
         self.credit = max(self.credit - 1, 0)
         self.delivery_count = serial.add(self.delivery_count, 1)
-        return self.session.send(self, tag, payload, is_settled)
+        return delivery
 
     @property
     def is_blocked(self) -> bool:

@@ -15,6 +15,7 @@ from bridge.machine.amqp10.events import LinkAttached, LinkDetached, MessageWrit
 from bridge.machine.amqp10.faults import (
     FRAMING_ERROR,
     HANDLE_IN_USE,
+    RESOURCE_LIMIT_EXCEEDED,
     UNATTACHED_HANDLE,
     WINDOW_VIOLATION,
     ConnectionFault,
@@ -342,7 +343,19 @@ class Session:
     def send(
         self, link: OutgoingLink, tag: bytes, payload: bytes, is_settled: bool
     ) -> OutgoingDelivery | None:
-        """Write a message, as far as the peer's window allows; the rest follows by itself."""
+        """Write a message, as far as the peer's window allows; the rest follows by itself.
+
+        Raises:
+            LinkFault: the link has `unsettled_max` deliveries. None of them may be forgotten: their
+                outcomes must be carried out, and answered.
+        """
+        unsettled_max = self.endpoint.limits.unsettled_max
+        if not is_settled and len(link.unsettled) >= unsettled_max:
+            raise LinkFault(
+                RESOURCE_LIMIT_EXCEEDED,
+                f"The link {link.name!r} has {unsettled_max} unsettled deliveries, which is the "
+                "most. Settle messages before more are received.",
+            )
         delivery_id = self._next_delivery_id
         self._next_delivery_id = serial.add(delivery_id, 1)
         delivery = None
@@ -352,8 +365,6 @@ class Session:
             self._sent.append(delivery_id)
             if len(self._sent) > 2 * len(self._unsettled) + _SENT_SPARE:
                 self._sent = [each for each in self._sent if each in self._unsettled]
-            if len(link.unsettled) > self.endpoint.limits.unsettled_max:
-                self._forget_delivery(next(iter(link.unsettled.values())))
         room = self.endpoint.frame_out_bytes - transfer_overhead(tag)
         if self._remote_window > 0 and len(payload) <= room:
             self._remote_window -= 1

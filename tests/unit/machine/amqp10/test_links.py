@@ -13,6 +13,7 @@ from bridge.machine.amqp10.events import (
     MessageRefused,
     OutcomeArrived,
 )
+from bridge.machine.amqp10.faults import LinkFault
 from bridge.machine.amqp10.limits import Limits
 from bridge.wire.amqp10.performatives import (
     Accepted,
@@ -453,15 +454,22 @@ def test_no_outcome() -> None:
     assert len(link.unsettled) == 0
 
 
-def test_unsettled_is_bounded() -> None:
-    """What a peer never settles is forgotten in the end, oldest first."""
+def test_no_unsettled_delivery_is_forgotten() -> None:
+    """A peer that settles too little gets no more, and each of its outcomes is still told."""
     peer = opened(unsettled_max=3)
     link = peer.attach_receiver()
     peer.credit(10)
-    for each in range(5):
-        link.send(bytes((each,)), b"", is_settled=False)
+    deliveries = [link.send(bytes((each,)), b"", is_settled=False) for each in range(3)]
+    with pytest.raises(LinkFault, match="has 3 unsettled deliveries"):
+        link.send(b"\3", b"", is_settled=False)
+    link.send(b"\4", b"", is_settled=True)
+    assert link.credit == 6
+    events = peer.send(Disposition(True, FIRST, None, False, Accepted()))
+    assert events == [OutcomeArrived(link, deliveries[:1], Accepted(), False)]
+    assert deliveries[0] is not None
+    link.session.settle_outgoing(deliveries[0], Accepted())
 
-    assert [delivery.tag for delivery in link.unsettled.values()] == [b"\2", b"\3", b"\4"]
+    assert link.send(b"\5", b"", is_settled=False) is not None
 
 
 def test_detach_by_us() -> None:
