@@ -72,7 +72,8 @@ class Settling:
     ) -> None:
         """End a lock, in the order of the calls; see `api.Namespace.begin_settling`."""
         try:
-            _check(path, disposition)
+            if isinstance(disposition, DeadLetter):
+                _check(path)
             lock = self._release(path, token)
         except ServiceBusError as refused:
             done(refused)
@@ -239,6 +240,6 @@ def _is_of(owner: Owner, path: EntityPath) -> bool:
     return here == path or (here.key == path.key and here.sub_queue is path.sub_queue)
 
 
-def _check(path: EntityPath, disposition: Disposition) -> None:
-    if path.sub_queue is SubQueue.DEAD_LETTER and isinstance(disposition, DeadLetter):
+def _check(path: EntityPath) -> None:
+    if path.sub_queue is SubQueue.DEAD_LETTER:
         raise NotAllowed(texts.DEAD_LETTER_AGAIN.format(entity=path))
