@@ -23,6 +23,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from bridge.admin.metrics import render
 from bridge.admin.service import Service
+from bridge.background.supervisor import Supervisor
 from bridge.wire.atom.documents import BODY_BYTES_MAX
 
 _log = logging.getLogger("busbridge.admin")
@@ -66,6 +67,7 @@ class AdminServer:
         service: the administration API; `None` for a server without it.
         request_s: the time after which a connection is aborted, at the latest after twice as long.
         connections_max: the maximum of connections at a time.
+        supervisor: keeps the aborting of slow connections going.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class AdminServer:
         service: Service | None = None,
         request_s: float = REQUEST_S,
         connections_max: int = CONNECTIONS_MAX,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._reasons = reasons
         self._warnings = warnings
@@ -94,6 +97,7 @@ class AdminServer:
         )
         self._request_s = request_s
         self._connections_max = connections_max
+        self._supervisor = supervisor or Supervisor()
         self._listening: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._requests: dict[asyncio.BaseProtocol, web.Request] = {}
@@ -126,7 +130,7 @@ class AdminServer:
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(self._accept, sock=listener)
-        self._sweeping = loop.create_task(self._sweep())
+        self._sweeping = self._supervisor.keep("admin connections", self._sweep).task
 
     def _accept(self) -> asyncio.BaseProtocol:
         server = self._runner.server

@@ -16,4 +16,5 @@ class EndedEarly(Exception):
 def trace_of(error: BaseException) -> BaseException | None:
     """Return an error whose traceback belongs in the log; `None` if its text says everything."""
     foreseen = OutsideError | ServiceBusError | OSError | TimeoutError
-    return None if isinstance(error, foreseen) else error
+    has_returned = isinstance(error, EndedEarly) and error.__cause__ is None
+    return None if has_returned or isinstance(error, foreseen) else error

@@ -76,12 +76,12 @@ def keep_connected(
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Whether a retry does not help against an error: a refused login, a missing right, a fault.
+    """Whether a retry does not help against an error: a refused login, say, or a missing right.
 
     At a first start it is told at once. Later it is retried: a RabbitMQ that starts refuses logins,
     rights come back, and queues are deleted.
     """
-    return not (isinstance(error, BrokerError) and error.is_retryable)
+    return isinstance(error, BrokerError) and not error.is_retryable
 
 
 async def _run(connection: Connection, work: Work) -> None:

@@ -21,7 +21,7 @@ from bridge.admin.service import Service
 from bridge.background.retry import retry
 from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.errors import NotFound
+from bridge.broker.errors import NodeFailed, NotFound
 from bridge.broker.management.api import Management
 from bridge.broker.node.installation import Installation
 from bridge.broker.node.private import Node
@@ -55,11 +55,11 @@ class Bridge:
     Args:
         wanted: the namespace to apply at the start.
         parts: the parts to stop with the bridge, in reverse order.
-        supervisor: keeps running what is meant to run until the stop.
 
     Attributes:
         namespace: the engine, for the gateway.
         operations: the administration API.
+        supervisor: keeps running what is meant to run until the stop.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Bridge:
         self.wanted = wanted
         self._parts = parts
         self._stopping = stopping
-        self._supervisor = supervisor
+        self.supervisor = supervisor
         self.namespace = namespace = RabbitNamespace(
             endpoint,
             management,
@@ -127,8 +127,9 @@ class Bridge:
         admin = AdminServer(
             reasons=self._reasons,
             warnings=self._warnings,
-            families=lambda: families(namespace, sidecar, gateway, stalls, self._supervisor),
+            families=lambda: families(namespace, sidecar, gateway, stalls, self.supervisor),
             service=service,
+            supervisor=self.supervisor,
         )
         await admin.start(listener)
         self.on_stop(admin.close)
@@ -145,7 +146,7 @@ class Bridge:
         await self._work()
 
     async def _work(self) -> None:
-        sidecar, keep = self._sidecar, self._supervisor.keep
+        sidecar, keep = self._sidecar, self.supervisor.keep
         working = keep("sidecar", sidecar.run, may_end=lambda: sidecar.is_stopping)
         self._parts.push_async_callback(self._stopping.end, working.task)
         self.on_stop(sidecar.stop)
@@ -154,7 +155,7 @@ class Bridge:
             keep("journals", JournalWatch(sidecar, self._management).run),
         ):
             self._parts.push_async_callback(self._stopping.end, watching.task)
-        await self._supervisor.until(sidecar.connected.wait())
+        await self.supervisor.until(sidecar.connected.wait())
 
     def on_stop(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Register a part's stop, which runs before the stops of earlier parts."""
@@ -174,8 +175,8 @@ class Bridge:
         return [
             *self.namespace.state.reasons,
             *self._sidecar.reasons,
-            *self._supervisor.reasons,
-            *self._supervisor.waits.sentences(silent | self._sidecar.leaderless.keys()),
+            *self.supervisor.reasons,
+            *self.supervisor.waits.sentences(silent | self._sidecar.leaderless.keys()),
         ]
 
     def _warnings(self) -> list[str]:
@@ -183,7 +184,7 @@ class Bridge:
         return [
             *self.namespace.state.warnings,
             *(each.sentence for each in self._sidecar.silent),
-            *self._supervisor.warnings,
+            *self.supervisor.warnings,
         ]
 
     async def serve(self) -> None:
@@ -193,7 +194,7 @@ class Bridge:
             Exception: the error of work after which going on makes no sense.
         """
         self._stopping.started()
-        await self._supervisor.until(self._stopping.wait())
+        await self.supervisor.until(self._stopping.wait())
 
 
 @asynccontextmanager
@@ -214,7 +215,9 @@ async def bridge_of(
     asyncio.get_running_loop().set_exception_handler(supervisor.note_unhandled)
     async with AsyncExitStack() as parts:
         parts.push_async_callback(stopping.end_rest)
-        endpoint, management_urls = await parts.enter_async_context(_rabbitmq(settings, stopping))
+        endpoint, management_urls = await parts.enter_async_context(
+            _rabbitmq(settings, stopping, supervisor)
+        )
         management = await parts.enter_async_context(Management(endpoint, management_urls))
         wanted = applied(await Directory(management).read(), config, settings.tier)
         yield Bridge(settings, endpoint, management, wanted, parts, stopping, supervisor)
@@ -222,7 +225,7 @@ async def bridge_of(
 
 @asynccontextmanager
 async def _rabbitmq(
-    settings: Settings, stopping: Stopping
+    settings: Settings, stopping: Stopping, supervisor: Supervisor
 ) -> AsyncIterator[tuple[Endpoint, Sequence[str]]]:
     """Yield the given RabbitMQ, or a private RabbitMQ that ends with the bridge."""
     if settings.endpoint is not None:
@@ -236,11 +239,23 @@ async def _rabbitmq(
         )
     node = Node(settings.data_dir / "rabbitmq", installation)
     await node.start()
+    # A child of this process: whatever starts the bridge again starts RabbitMQ again.
+    watching = supervisor.keep(
+        "private RabbitMQ",
+        partial(_has_ended, node),
+        is_final=lambda error: isinstance(error, NodeFailed),
+    )
     try:
         yield node.endpoint, (node.management_url,)
     finally:
+        await stopping.end(watching.task)
         # A kill loses nothing.
         await node.stop(stopping.left_s)
+
+
+async def _has_ended(node: Node) -> None:
+    await node.has_ended.wait()
+    raise NodeFailed(text="the private RabbitMQ has ended")
 
 
 def _too_old() -> str:

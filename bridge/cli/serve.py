@@ -99,6 +99,7 @@ async def _serve(
                 unauthenticated_max=settings.unauthenticated_max,
             ),
             app=application(service),
+            supervisor=bridge.supervisor,
         )
         bridge.namespace.directory.follow(lambda definitions: _heed(gateway, rules, definitions))
         await bridge.start(listeners.admin, gateway=gateway, service=service)

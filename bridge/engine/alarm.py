@@ -9,6 +9,9 @@ from bridge.engine.clock import now_ms
 
 NEVER_MS = 1 << 62
 
+AGAIN_MS = 1_000
+"""How long after a failure the callback is called again."""
+
 
 class Alarm:
     """Calls back once, at or soon after the instant that it is set to.
@@ -46,4 +49,8 @@ class Alarm:
 
     def _ring(self) -> None:
         self.stop()
-        self._on_due()
+        try:
+            self._on_due()
+        except Exception:
+            self.set(now_ms() + AGAIN_MS)  # or no later instant would be set either
+            raise

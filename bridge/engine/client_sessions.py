@@ -27,6 +27,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+from bridge.background.supervisor import Supervisor
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import Namespace, Received, ReceiveMode, SessionReceiver
@@ -77,12 +78,16 @@ class ClientSessions:
     Args:
         tell: sends a message to a client's address.
         is_there: returns whether a client with an address still exists; may raise `BrokerError`.
+        supervisor: keeps the look for lost clients going.
     """
 
-    def __init__(self, verbs: Namespace, tell: Tell, is_there: IsThere) -> None:
+    def __init__(
+        self, verbs: Namespace, tell: Tell, is_there: IsThere, supervisor: Supervisor
+    ) -> None:
         self._verbs = verbs
         self._tell = tell
         self._is_there = is_there
+        self._supervisor = supervisor
         self._held: dict[Key, _Held] = {}
         self._accepting: dict[Key, asyncio.Task[bytes]] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -229,8 +234,7 @@ class ClientSessions:
 
     def _watch(self) -> None:
         if self._watching is None or self._watching.done():
-            loop = asyncio.get_running_loop()
-            self._watching = loop.create_task(self._look(), name="clients of sessions")
+            self._watching = self._supervisor.repeat("clients of sessions", self._look).task
 
     async def _look(self) -> None:
         while addresses := {address for address, _ in (*self._held, *self._accepting)}:

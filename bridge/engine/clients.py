@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from typing import Protocol
 
+from bridge.background.supervisor import Supervisor
 from bridge.engine.api import Namespace, ReceiveMode
 from bridge.engine.client_holds import ClientHolds
 from bridge.engine.client_page import COUNT_MAX, integers, page, whole
@@ -42,16 +43,16 @@ class Clients:
     """Answers the library's clients.
 
     Args:
-        tell, is_there: see `ClientSessions`.
+        tell, is_there, supervisor: see `ClientSessions`.
 
     Attributes:
         holds: the counts of messages that the clients hold.
     """
 
-    def __init__(self, verbs: Verbs, tell: Tell, is_there: IsThere) -> None:
+    def __init__(self, verbs: Verbs, tell: Tell, is_there: IsThere, supervisor: Supervisor) -> None:
         self._verbs = verbs
         self.holds = ClientHolds()
-        self._sessions = ClientSessions(verbs, tell, is_there)
+        self._sessions = ClientSessions(verbs, tell, is_there, supervisor)
 
     async def carry_out(self, what: str, question: Table, address: str) -> bytes:
         """Carry out a client's question; return the answer.

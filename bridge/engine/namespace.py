@@ -145,7 +145,7 @@ class RabbitNamespace:
             endpoint, name=f"{name} consuming", on_up=self._on_up, supervisor=supervisor
         )
         self._locks = LockTable(lambda owner, holding: self._settling.expire(owner, holding))
-        self._settlements = Settlements(self._connections, self._sender)
+        self._settlements = Settlements(self._connections, self._sender, supervisor)
         departure = Departure(self._sender, self.counters, self.poison, on_missing)
         services = Services(
             self._connections,
@@ -155,6 +155,7 @@ class RabbitNamespace:
             self.counters,
             self._settlements,
             on_missing,
+            supervisor,
         )
         self._sending = Sending(services)
         self._deferral = Deferral(services)
@@ -169,7 +170,10 @@ class RabbitNamespace:
             bridges=partial(bridges, management),
         )
         self._clients = Clients(
-            self, self._sender.answer, partial(self._sender.is_there, self._connections)
+            self,
+            self._sender.answer,
+            partial(self._sender.is_there, self._connections),
+            supervisor,
         )
         self._peers = Peers(
             self._sender,

@@ -23,7 +23,13 @@ from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition,
 from bridge.engine.clients import CLIENT
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.locktable import INSTANCE_BYTES
-from bridge.model.errors import InternalError, MessageLockLost, ServiceBusError, Unauthorized
+from bridge.model.errors import (
+    InternalError,
+    MessageLockLost,
+    ServerBusy,
+    ServiceBusError,
+    Unauthorized,
+)
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
 from bridge.topology.parts import SCHEMA, bound_by_own_name
@@ -229,6 +235,11 @@ class Peers:
         except (LookupError, ValueError, TypeError, AttributeError) as error:
             log.error("peer.malformed error=%r", error)
             reply = encode_refused(InternalError.condition, "The question cannot be read.")
+        except BrokerError as error:
+            reply = encode_refused(ServerBusy.condition, texts.busy(str(error)))
+        except Exception as error:
+            log.exception("peer.failed")
+            reply = encode_refused(InternalError.condition, f"The bridge failed: {error!r}")
         if not properties.reply_to:
             return
         try:

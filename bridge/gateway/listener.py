@@ -11,6 +11,8 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
+from bridge.background.supervisor import Supervisor
+from bridge.background.tasks import Tasks
 from bridge.gateway.admission import Admission, Ended, Refused, Visit
 from bridge.gateway.first_byte import begins_tls
 
@@ -35,6 +37,15 @@ KNOWN_BUFFER_BYTES = 1 << 20
 
 _SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
+_OF_A_CLIENT = frozenset(
+    (
+        *(errno.ECONNABORTED, errno.ECONNRESET, errno.EPERM, errno.EPROTO, errno.ENOPROTOOPT),
+        *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EOPNOTSUPP),
+        *(errno.ENONET, errno.ETIMEDOUT),
+    )
+)
+"""Errors of one new connection, of which accept(2) tells; all others are the socket's own."""
+
 
 class Listener:
     """One listening socket.
@@ -46,6 +57,7 @@ class Listener:
         tls: if given, TLS is accepted too.
         is_tls_only: connections without TLS are refused.
         handshake_s: how long a client may take to begin, and to end the TLS handshake.
+        supervisor: keeps accepting.
     """
 
     def __init__(
@@ -57,6 +69,7 @@ class Listener:
         tls: ssl.SSLContext | None,
         is_tls_only: bool,
         handshake_s: float,
+        supervisor: Supervisor,
     ) -> None:
         listener.setblocking(False)
         self._socket = listener
@@ -65,8 +78,9 @@ class Listener:
         self._tls = tls
         self._is_tls_only = is_tls_only
         self._handshake_s = handshake_s
-        self._connecting: set[asyncio.Task[None]] = set()
-        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+        self._connecting = Tasks()
+        port = str(listener.getsockname()[1])
+        self._accepting = supervisor.keep("listener", self._accept, subject=f"port {port}").task
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -78,14 +92,14 @@ class Listener:
                 if error.errno in _SCARCE:
                     _log.error("gateway.accept_failed error=%s", error.strerror)
                     await asyncio.sleep(PAUSE_S)
+                elif error.errno not in _OF_A_CLIENT:
+                    raise
                 continue
             visit = self._admission.enter(address[0])
             if isinstance(visit, Refused):
                 client.close()
             else:
-                task = loop.create_task(self._connect(client, visit))
-                self._connecting.add(task)
-                task.add_done_callback(self._connecting.discard)
+                self._connecting.start(self._connect(client, visit), "connection's begin")
             count += 1
             if count % AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -124,8 +138,7 @@ class Listener:
     def close(self) -> None:
         """Stop accepting connections."""
         self._accepting.cancel()
-        for task in self._connecting:
-            task.cancel()
+        self._connecting.cancel()
         self._socket.close()
 
     async def wait_closed(self) -> None:

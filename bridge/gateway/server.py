@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from bridge.background.supervisor import Supervisor
 from bridge.engine.api import Namespace
 from bridge.gateway.admission import Admission, Ended
 from bridge.gateway.backlog import Backlog
@@ -37,6 +38,7 @@ class Gateway:
         rules: the shared access rules; may be replaced at any time.
         app: answers HTTP requests other than the WebSocket's (see `Site`).
         now_s: the wall clock, seconds since 1970 UTC.
+        supervisor: keeps the listeners accepting.
 
     Attributes:
         connections: the AMQP connections.
@@ -57,11 +59,13 @@ class Gateway:
         *,
         app: web.Application | None = None,
         now_s: Callable[[], float] = time.time,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self.namespace = namespace
         self.rules = rules
         self.settings = settings if settings is not None else Settings()
         self.now_s = now_s
+        self._supervisor = supervisor or Supervisor()
         self.connections: set[Connection] = set()
         self.others: set[asyncio.Transport] = set()
         self.site = Site(self, app)
@@ -116,6 +120,7 @@ class Gateway:
                 tls=tls,
                 is_tls_only=is_tls_only,
                 handshake_s=self.settings.authorization_s,
+                supervisor=self._supervisor,
             )
         )
         host, port = listener.getsockname()[:2]

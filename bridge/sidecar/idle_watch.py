@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 
+from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError
 from bridge.engine.administration.disposal import Disposal
 from bridge.engine.clock import now_ms
@@ -49,6 +50,7 @@ class IdleWatch:
         self._clock = clock
         self._tick_s = tick_s
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._running = Tasks()
         self._deleting_s: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -71,7 +73,7 @@ class IdleWatch:
         if task is not None and not task.done():
             work.close()
             return
-        self._tasks[name] = asyncio.create_task(_noted(name, work), name=f"idle watch {name}")
+        self._tasks[name] = self._running.start(_noted(name, work), f"idle watch {name}")
 
     async def _mind(self, leader: Leader) -> None:
         deleting = _deleting(leader.entity)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from bridge.background.retry import GrowingWait, retry
+from bridge.background.tasks import Tasks
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.pool import Lease
 from bridge.broker.errors import BrokerError, PublishRefused
@@ -83,6 +84,7 @@ class LeftOutWatch:
         self._since_s = 0.0
         self._refusal: PublishRefused | None = None
         self._asking: asyncio.Task[None] | None = None
+        self._running = Tasks()
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
         leader.on_refused = self._note_refusal
 
@@ -94,7 +96,7 @@ class LeftOutWatch:
         if not self._leader.may_publish or (self._asking is not None and not self._asking.done()):
             return
         if self._refusal is not None or self._is_stalled():
-            self._asking = asyncio.create_task(self._leave_out())
+            self._asking = self._running.start(self._leave_out(), "left out")
         else:
             self._catch_up()
 
@@ -222,7 +224,8 @@ class LeftOutWatch:
             if short not in there:
                 self._forget(short)
             elif short not in self._tasks or self._tasks[short].done():
-                self._tasks[short] = asyncio.create_task(self._keep_trying(short, there[short]))
+                trying = self._keep_trying(short, there[short])
+                self._tasks[short] = self._running.start(trying, "catch-up")
 
     def _forget(self, short: bytes) -> None:
         sequencer = self._leader.sequencer

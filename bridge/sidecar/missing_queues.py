@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from bridge.background.tasks import Tasks
 from bridge.broker.connection.pool import Lease
 from bridge.broker.errors import BrokerError, NotFound
 from bridge.model.entity import Subscription, Topic
@@ -42,6 +43,7 @@ class MissingQueues:
         self._leader = leader
         self._connection = connection
         self._entries = 0
+        self._tasks = Tasks()
         self._looking: asyncio.Task[None] | None = None
 
     def look(self) -> None:
@@ -51,7 +53,7 @@ class MissingQueues:
         entries = self._leader.sequencer.journal.entries
         if entries != self._entries:
             self._entries = entries
-            self._looking = asyncio.create_task(self._look())
+            self._looking = self._tasks.start(self._look(), "look for queues")
 
     async def close(self) -> None:
         """Cancel a look: the term is over."""
@@ -80,6 +82,9 @@ class MissingQueues:
                 stop_without(self._leader, f"the queue of {gone[0].path!r} was deleted")
         except BrokerError:
             self._entries = -1
+        except BaseException:
+            self._entries = -1
+            raise
 
     def _next_proven(self) -> dict[bytes, int]:
         """Return the numbers that have reached their queues if these are there now.

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.management.api import Management
 from bridge.engine.api import Complete, Received, ReceiveMode, Receiver
@@ -114,11 +115,17 @@ async def open_door(
     *queues: model.Queue,
     with_sidecar: bool = True,
     session_shards: int = model.SESSION_SHARDS_DEFAULT,
+    supervisor: Supervisor | None = None,
 ) -> AsyncIterator[Door]:
     """Start a bridge with these queues."""
+    supervisor = supervisor or Supervisor()
     async with Management(endpoint, management_url) as management:
         namespace = RabbitNamespace(
-            endpoint, management, name="test", session_shards=session_shards
+            endpoint,
+            management,
+            name="test",
+            session_shards=session_shards,
+            supervisor=supervisor,
         )
         sidecar = Sidecar(
             endpoint,
@@ -126,21 +133,26 @@ async def open_door(
             on_missing=namespace.reconciler.complete,
             companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
             whole=namespace.reconciler.whole,
+            supervisor=supervisor,
         )
         namespace.reconciler.upkeep.leading = sidecar.routes
 
         namespace.directory.follow(sidecar.follow)
         await namespace.start()
         await namespace.apply(model.Namespace(queues=queues))
-        running = asyncio.create_task(sidecar.run()) if with_sidecar else None
+        running = (
+            supervisor.keep("sidecar", sidecar.run, may_end=lambda: sidecar.is_stopping)
+            if with_sidecar
+            else None
+        )
         try:
             yield Door(namespace, sidecar, management)
         finally:
             await namespace.close()
             if running is not None:
                 await sidecar.stop()
-                running.cancel()
-                await asyncio.gather(running, return_exceptions=True)
+                running.task.cancel()
+                await asyncio.gather(running.task, return_exceptions=True)
 
 
 @asynccontextmanager

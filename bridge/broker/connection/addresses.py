@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from bridge.background.tasks import Tasks
 from bridge.broker.connection.address import HasChannels, await_end, is_there
 from bridge.broker.connection.boot import boot_of, node_boot, node_of
 from bridge.broker.connection.channel import Channel
@@ -59,6 +60,7 @@ class Addresses:
         self._is_apart = _major(connection) < _SINCE_4_0
         self._answers: deque[tuple[str, bytes, bytes]] = deque(maxlen=ANSWERS_MAX)
         self._has_answers = asyncio.Event()
+        self._tasks = Tasks()
         self._answering: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -142,7 +144,7 @@ class Addresses:
             return
         self._has_answers.set()
         if self._answering is None or self._answering.done():
-            self._answering = asyncio.create_task(self._answer(), name="answers elsewhere")
+            self._answering = self._tasks.start(self._answer(), "answers elsewhere")
 
     async def _answer(self) -> None:
         try:

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError
 from bridge.broker.ready_counts import ReadyCounts
 from bridge.broker.streams.stream_reader import Entry
@@ -80,6 +81,7 @@ class Explaining:
         self._is_doubtful = False
         self._looked_s = float("-inf")
         self._difference: int | None = None
+        self._tasks = Tasks()
         self._task: asyncio.Task[None] | None = None
         self.hidden = 0
 
@@ -93,7 +95,7 @@ class Explaining:
             if now_s - self._looked_s < LOOK_S and not self._is_doubtful:
                 return
             self._looked_s = now_s
-            self._task = asyncio.create_task(self._explain())
+            self._task = self._tasks.start(self._explain(), "browse count")
         await asyncio.wait((self._task,), timeout=PATIENCE_S)
 
     async def _explain(self) -> None:

@@ -15,6 +15,7 @@ from enum import Enum
 from functools import partial
 
 from bridge.background.retry import retry
+from bridge.background.supervisor import Supervisor
 from bridge.background.tasks import Tasks
 from bridge.broker.connection.address import is_there
 from bridge.broker.errors import BrokerError, Unroutable
@@ -88,9 +89,12 @@ class Record:
 class Settlements:
     """The records of this process, one for each queue of RabbitMQ."""
 
-    def __init__(self, connections: ConsumerConnections, sender: Sender) -> None:
+    def __init__(
+        self, connections: ConsumerConnections, sender: Sender, supervisor: Supervisor
+    ) -> None:
         self._connections = connections
         self._sender = sender
+        self._supervisor = supervisor
         self._records: dict[str, Record] = {}
         self._telling: asyncio.Task[None] | None = None
         self._tasks = Tasks()
@@ -177,7 +181,7 @@ class Settlements:
     async def _look(self, record: Record) -> None:
         """Find out whether the queue has a settled stream."""
         looked = partial(is_there, self._connections, record.stream)
-        is_on = await retry(looked, wait_s=LOOK_AGAIN_S, retryable=BrokerError)
+        is_on = await retry(looked, wait_s=LOOK_AGAIN_S, retryable=Exception)
         if record.state is not _State.UNKNOWN:
             return
         if is_on:
@@ -191,7 +195,7 @@ class Settlements:
             return False
         record.state = _State.ON
         if self._telling is None:
-            self._telling = asyncio.get_running_loop().create_task(self._keep_telling())
+            self._telling = self._supervisor.keep("settled numbers", self._keep_telling).task
         return True
 
     async def _keep_telling(self) -> None:

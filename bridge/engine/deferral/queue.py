@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Sequence
 
-from bridge.background.retry import retry
+from bridge.background.tasks import Tasks
 from bridge.broker.connection.address import is_there
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
@@ -110,7 +110,7 @@ class DeferredQueue:
             lambda: services.settlements.hear(queue.path),
         )
         self._reopening: asyncio.Task[None] | None = None
-        self._letting_go: asyncio.Task[None] | None = None
+        self._letting_go = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._used_s = 0.0
         self._opened_s = 0.0
@@ -246,13 +246,18 @@ class DeferredQueue:
         self._services.locks.lose_channel(channel)
         if not self._is_closing:
             log.info("deferred.lost queue=%s error=%s", self.resource, error)
-            loop = asyncio.get_running_loop()
-            self._reopening = loop.create_task(self._reopen())
+            self._reopening = self._services.supervisor.repeat(
+                "deferred messages",
+                self._reopen,
+                subject=self.resource,
+                pause_min_s=REOPEN_S,
+                pause_max_s=REOPEN_S,
+            ).task
 
     async def _reopen(self) -> None:
         """Consume the queue again: an ask of this bridge may still be in it."""
         await asyncio.sleep(REOPEN_S)
-        await retry(self._stand_by, wait_s=REOPEN_S, retryable=BrokerError)
+        await self._stand_by()
 
     def _look(self) -> None:
         """Stop consuming after `IDLE_S` without an ask or `HELD_S` in all, or when full.
@@ -271,7 +276,7 @@ class DeferredQueue:
             self._settle_s = SETTLE_S
             closing = self._ownership.close()
             self._clear()
-            self._letting_go = loop.create_task(closing)
+            self._letting_go.start(closing, "deferred messages' end")
         else:
             self._timer = loop.call_later(1 if is_idle else IDLE_S, self._look)
 

@@ -24,6 +24,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from bridge.background.tasks import Tasks
 from bridge.broker.errors import AckLost, BrokerError
 from bridge.broker.handover import Publish
 from bridge.engine import texts
@@ -114,7 +115,11 @@ class Forwarder:
         self._is_doubtful = False
         self._receiver = receiving.open_uncounted(path, entity, self._take)
         self._reader = self._receiver.reader
-        self._task = asyncio.create_task(self._run(), name=f"forwarder {path}")
+        self._moving: list[asyncio.Task[HeldMessage | None]] = []
+        self._moves = Tasks()
+        self._task = services.supervisor.keep(
+            "forwarder", self._run, subject=str(path), may_end=lambda: self._is_closing
+        ).task
 
     def __repr__(self) -> str:
         held = f"{len(self._waiting)} waiting, {self._in_flight} in flight, {len(self._kept)} kept"
@@ -226,15 +231,15 @@ class Forwarder:
 
     async def _pass_on(self) -> bool:
         """Forward the waiting messages; return whether all have gone. Others wait on, first."""
-        moving: list[asyncio.Task[HeldMessage | None]] = []
+        await self._moved()  # what a run before this has left under way
         is_over = False
-        while self._waiting and not is_over and len(moving) < ASKED + HELD:
+        while self._waiting and not is_over and len(self._moving) < ASKED + HELD:
             holding = self._waiting[0]
             try:
                 if self._reader.holds(holding):
                     publish = await self._publish_of(holding)
                     self._in_flight += 1
-                    moving.append(asyncio.create_task(self._move(holding, publish)))
+                    self._moving.append(self._moves.start(self._move(holding, publish), "forward"))
                 self._waiting.popleft()
             except CannotForward as reason:
                 is_over = self._is_dead_letter and not reason.is_for_good
@@ -243,12 +248,17 @@ class Forwarder:
             except (BrokerError, ServiceBusError) as error:
                 log.info("forward.waits entity=%s error=%s", self._path, error)
                 is_over = True
-        if moving:
-            await asyncio.wait(moving)  # hand-overs go on when this is cancelled
-        failed = [each for task in moving if (each := task.result()) is not None]
+        return await self._moved() and not is_over
+
+    async def _moved(self) -> bool:
+        """Wait for the hand-overs; put back what they have not moved, first. Were there none?"""
+        if self._moving:
+            await asyncio.wait(self._moving)  # hand-overs go on when this is cancelled
+        failed = [each for task in self._moving if (each := task.result()) is not None]
+        self._moving = []
         self._waiting.extendleft(reversed(failed))
         self._is_doubtful = self._is_doubtful or bool(failed)
-        return not (is_over or failed)
+        return not failed
 
     async def _publish_of(self, holding: HeldMessage) -> Publish:
         name = target_of(self.entity, self._path.sub_queue)
@@ -283,6 +293,10 @@ class Forwarder:
                 self._note_loss()
                 return None
             log.info("forward.failed entity=%s error=%s", self._path, error)
+            self._reader.stayed(holding)
+            return holding
+        except Exception:
+            log.exception("forward.failed entity=%s", self._path)
             self._reader.stayed(holding)
             return holding
         else:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from bridge.background.tasks import Tasks
 from bridge.engine.forwarding.forwarder import Forwarder
 from bridge.model import entity as model
 from bridge.model.forwarding import target_of
@@ -35,6 +36,7 @@ class Forwarding:
         self._led: set[str] = set()
         self._forwarders: dict[_Key, Forwarder] = {}
         self._closing: dict[_Key, asyncio.Task[None]] = {}
+        self._tasks = Tasks()
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -94,7 +96,7 @@ class Forwarding:
                 self._forwarders[key] = self._make(EntityPath(entity.path, key[1]), entity)
 
     def _end(self, key: _Key) -> None:
-        task = asyncio.create_task(self._forwarders.pop(key).close(), name=f"forwarder {key[0]}")
+        task = self._tasks.start(self._forwarders.pop(key).close(), f"end of forwarder {key[0]}")
         self._closing[key] = task
         task.add_done_callback(lambda _: self._ended(key))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from bridge.background.tasks import Tasks
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.pool import Route
@@ -117,7 +118,7 @@ class Ownership:
         self._opening: asyncio.Task[None] | None = None
         self._asks: list[Ask] = []
         self._token: int | None = None
-        self._putting: asyncio.Task[None] | None = None
+        self._putting = Tasks()
         self._is_owner = False
 
     def __repr__(self) -> str:
@@ -202,7 +203,7 @@ class Ownership:
     def keep_token(self) -> None:
         """Put an ownership token into the queue, unless this process holds one."""
         if self._token is None:
-            self._putting = asyncio.get_running_loop().create_task(self._put_token())
+            self._putting.start(self._put_token(), "ownership token")
 
     def serve(self) -> None:
         """Answer the waiting asks that can be answered, in order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bridge.background.supervisor import Supervisor
 from bridge.engine.browse.settlements import Settlements
 from bridge.engine.counters import Counters
 from bridge.engine.receiving.connections import ConsumerConnections
@@ -19,6 +20,7 @@ class Services:
 
     Attributes:
         on_missing: called with an entity's path when one of its queues is missing.
+        supervisor: keeps what is meant to run, and repeats what must succeed.
     """
 
     connections: ConsumerConnections
@@ -28,3 +30,4 @@ class Services:
     counters: Counters
     settlements: Settlements
     on_missing: Callable[[str], None]
+    supervisor: Supervisor

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bridge.background.retry import retry
+from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.pool import Route
 from bridge.broker.errors import BrokerError, NotFound
@@ -70,6 +70,7 @@ class ChannelPool:
     Args:
         resource: the queue's name.
         route: opens channels.
+        supervisor: repeats the opening of the main channel.
         on_lost: called with the ended channels: RabbitMQ has taken back all their messages.
         on_ready: called when messages may be fetched again.
 
@@ -84,6 +85,7 @@ class ChannelPool:
         route: Route,
         limits: ChannelLimits,
         *,
+        supervisor: Supervisor,
         on_lost: Callable[[list[Channel]], None],
         on_ready: Callable[[], None],
     ) -> None:
@@ -91,6 +93,7 @@ class ChannelPool:
         self._resource = resource
         self._route = route
         self._limits = limits
+        self._supervisor = supervisor
         self._on_lost = on_lost
         self._on_ready = on_ready
         self._own: set[Channel] = set()
@@ -115,8 +118,14 @@ class ChannelPool:
     def open_soon(self, wait_s: float = 0) -> None:
         """Open the main channel after `wait_s`, unless it is open or opening."""
         if self.main is None and self._opening is None and not self._is_closing:
-            loop = asyncio.get_running_loop()
-            self._opening = loop.create_task(self._open(wait_s))
+            self._opening = self._supervisor.repeat(
+                "receiving channel",
+                partial(self._open, wait_s),
+                subject=self._resource,
+                pause_min_s=REOPEN_S,
+                pause_max_s=REOPEN_S,
+                on_failed=self._note_unopened,
+            ).task
 
     def take(self) -> Channel:
         """Return the channel of the next consumer."""
@@ -170,19 +179,15 @@ class ChannelPool:
             await self.main.close()
 
     async def _open(self, wait_s: float) -> None:
-        try:
-            await asyncio.sleep(wait_s)
-            channel = await retry(
-                self._route.channel,
-                wait_s=REOPEN_S,
-                retryable=BrokerError,
-                on_failed=self._note_unopened,
-            )
-            if channel.close_reason is None:
-                channel.on_closed = self._on_closed
-                self.main = channel
-        finally:
-            self._opening = None
+        if self.main is not None:
+            return
+        await asyncio.sleep(wait_s)
+        channel = await self._route.channel()
+        if channel.close_reason is not None:
+            raise channel.close_reason.again()
+        channel.on_closed = self._on_closed
+        self.main = channel
+        self._opening = None
         self._on_ready()
 
     def _note_unopened(self, error: BaseException, failures: int, wait_s: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, assert_never
 
@@ -166,14 +167,17 @@ class Consumers:
     async def _look(self, fetch: int) -> None:
         """Ask how many messages are ready, and how many consumers there are."""
         channel = self._channels.main
+        state = None
         try:
             assert channel is not None
-            state = await channel.declarations.declare_queue(self._resource, passive=True)
-        except BrokerError:
-            self._credit.closed(fetch)
-        else:
-            self._credit.looked(fetch, state.messages, state.consumers)
-        self._on_change()
+            with suppress(BrokerError):
+                state = await channel.declarations.declare_queue(self._resource, passive=True)
+        finally:
+            if state is None:
+                self._credit.closed(fetch)
+            else:
+                self._credit.looked(fetch, state.messages, state.consumers)
+            self._on_change()
 
 
 def _window_tag(fetch: int) -> str:

@@ -103,6 +103,7 @@ class QueueReader:
             self.resource,
             services.connections.route(self.resource),
             channels,
+            supervisor=services.supervisor,
             on_lost=self._on_channels_lost,
             on_ready=self._wake.soon,
         )

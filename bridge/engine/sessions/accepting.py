@@ -81,6 +81,7 @@ class Accepting:
         self._deferred = deferred
         self._definition = definition
         self._locks = services.locks
+        self._supervisor = services.supervisor
         self._on_undeliverable = on_undeliverable
         self._receivers: dict[int, SessionReceiver] = {}
         self._numbers = itertools.count(1)
@@ -308,8 +309,7 @@ class Accepting:
 
     def _watch(self) -> None:
         if self._pinging is None or self._pinging.done():
-            loop = asyncio.get_running_loop()
-            self._pinging = loop.create_task(self._ping(), name="session ping")
+            self._pinging = self._supervisor.repeat("session ping", self._ping).task
 
     async def _ping(self) -> None:
         """Check every `PING_S` that the bridges that own receivers' sessions are running."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from bridge.background.retry import retry
 from bridge.background.tasks import Tasks
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
-from bridge.broker.errors import BrokerError, NotFound
+from bridge.broker.errors import BrokerError, ConnectionLost, NotFound
 from bridge.engine import texts
 from bridge.engine.ownership.ownership import Ask, Ownership
 from bridge.engine.ownership.services import Services
@@ -97,6 +98,7 @@ class SessionOwner:
         self._services = services
         self._on_ready = on_ready
         self._tasks = Tasks()
+        self._sweeping: asyncio.Task[None] | None = None
         self._has_been_lost = False
         self._is_closed = False
 
@@ -123,7 +125,7 @@ class SessionOwner:
     async def end(self) -> None:
         """Close the channels after RabbitMQ has applied their acks; own nothing from now on."""
         self._is_closed = True
-        self._tasks.cancel()
+        self._cancel()
         self.messages.stop()
         if self.messages.windows is not None:
             await self.messages.windows.closed()
@@ -188,11 +190,19 @@ class SessionOwner:
         except BrokerError as error:
             self._on_lost(error)
             return
+        except Exception as error:
+            self._on_lost(ConnectionLost(text=repr(error)))
+            raise
         self.is_ready = True
         self.ownership.keep_token()
         self.ownership.serve()
         self._on_ready()
-        self._tasks.start(self._look_after(windows), "session sweep")
+        self._sweeping = self._services.supervisor.keep(
+            "session sweep",
+            partial(self._look_after, windows),
+            subject=resource,
+            may_end=lambda: self.messages.windows is not windows or not self.is_ready,
+        ).task
         log.info("session.owner messages=%r", self.messages)
 
     def _on_lost(self, error: BrokerError) -> None:
@@ -214,14 +224,20 @@ class SessionOwner:
 
     def _let_go(self) -> None:
         self.is_ready = False
-        self._tasks.cancel()
+        self._cancel()
         self.messages.lose()
 
+    def _cancel(self) -> None:
+        """Cancel all tasks but the calling one."""
+        self._tasks.cancel()
+        if self._sweeping is not None and self._sweeping is not asyncio.current_task():
+            self._sweeping.cancel()
+
     async def _return(self) -> None:
-        """Stand by again after `REOPEN_S`, however often RabbitMQ refuses."""
+        """Stand by again after `REOPEN_S`, whatever hinders that."""
         await asyncio.sleep(REOPEN_S)
         await retry(
-            self.stand_by, wait_s=REOPEN_S, retryable=BrokerError, on_failed=self._note_waiting
+            self.stand_by, wait_s=REOPEN_S, retryable=Exception, on_failed=self._note_waiting
         )
 
     def _note_waiting(self, error: BaseException, failures: int, wait_s: float) -> None:

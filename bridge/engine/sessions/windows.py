@@ -15,6 +15,7 @@ import itertools
 from collections.abc import Callable
 from functools import partial
 
+from bridge.background.tasks import Tasks
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.pool import Route
@@ -55,6 +56,7 @@ class Windows:
         self._on_delivery = on_delivery
         self._on_lost = on_lost
         self._consumes_once = consumes_once
+        self._tasks = Tasks()
         self._channels: list[Channel] = []
         self._current: Channel | None = None
         self._tag = ""
@@ -120,7 +122,7 @@ class Windows:
     def _arrived(self, delivery: Delivery) -> None:
         self._on_delivery(delivery)
         if self._moving is None and self._is_current_full and not self._is_over:
-            self._moving = asyncio.get_running_loop().create_task(self._move())
+            self._moving = self._tasks.start(self._move(), "session window")
 
     async def _move(self) -> None:
         """Let another channel consume while the current one is full."""
@@ -134,6 +136,9 @@ class Windows:
                 await self.begin()
         except BrokerError as error:
             self._lost(error)
+        except Exception as error:
+            self._lost(ConnectionLost(text=repr(error)))
+            raise
         finally:
             self._moving = None
 

@@ -114,7 +114,7 @@ async def test_work_that_ends_is_begun_again(
     assert supervisor.warnings == [one.sentence]
     assert supervisor.reasons == []
     [record] = [each for each in caplog.records if each.message.startswith("background.ended")]
-    assert (record.exc_info is None) == (end == "error")
+    assert (record.exc_info is None) == (end in ("error", "return"))
 
 
 async def test_work_that_fails_again_and_again_makes_the_bridge_unready(
