@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 
 from bridge.background.retry import retry
 from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.pool import Lease
 from bridge.broker.errors import BrokerError, ResourceLocked
 from bridge.broker.management.api import Management
 from bridge.engine import texts
@@ -82,6 +83,7 @@ class Administration:
         self._on_changed = on_changed
         # A lock lives as long as a task holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._changing: dict[str, Lease] = {}
 
     async def create(self, entity: Changed) -> Changed:
         """Create an entity, of a topic without its subscriptions; return it as it is stored.
@@ -302,7 +304,7 @@ class Administration:
         """Make the resources of an entity, then write its definition; both are in force then."""
         wanted = definitions.with_entity(self._directory.namespace, entity)
         with self._policies.making((entity,)):
-            with await self._connections.channel() as channel:
+            with await self.channel(entity.path) as channel:
                 await provide(
                     *((entity,), wanted, self._capabilities, self._policies),
                     *(self._management, channel),
@@ -330,7 +332,7 @@ class Administration:
     async def remove_resources(self, path: str) -> None:
         """Delete an entity's exchanges and queues, the inbox last: its consumer is the leader."""
         base = names.resource_base(path)
-        with await self._connections.channel() as channel:
+        with await self.channel(path) as channel:
             for exchange in names.exchanges_of(path):
                 await channel.declarations.delete_exchange(exchange)
             below = await self._management.queues_below(base + "/$")
@@ -340,6 +342,9 @@ class Administration:
     @contextlib.asynccontextmanager
     async def alone(self, front: str) -> AsyncIterator[None]:
         """Hold the change lock of an entity, within this process and among all bridges.
+
+        The change has a connection of its own: RabbitMQ may answer a declaration by ending the
+        whole connection (541), which then costs no other entity's change, and no lock.
 
         Raises:
             ServerBusy: the lock was not free within `LOCK_S`.
@@ -351,19 +356,30 @@ class Administration:
         except TimeoutError:
             raise ServerBusy(texts.change_under_way(front)) from None
         try:
-            with await self._exclusive(front) as channel:
-                try:
-                    yield
-                finally:
-                    with contextlib.suppress(BrokerError):
-                        await channel.declarations.delete_queue(names.change_lock(front))
+            async with self._connections.apart(f"change of {front}") as lease:
+                with await self._exclusive(lease, front) as channel:
+                    self._changing[front.lower()] = lease
+                    try:
+                        yield
+                    finally:
+                        del self._changing[front.lower()]
+                        with contextlib.suppress(BrokerError):
+                            await channel.declarations.delete_queue(names.change_lock(front))
         finally:
             lock.release()
 
-    async def _exclusive(self, front: str) -> Channel:
+    async def channel(self, path: str) -> Channel:
+        """Open a channel on the connection of an entity's change; its lock is held (`alone`).
+
+        Raises:
+            BrokerError: that connection has ended.
+        """
+        return await self._changing[names.front_path(path).lower()].channel()
+
+    async def _exclusive(self, lease: Lease, front: str) -> Channel:
         try:
             return await retry(
-                partial(self._try_exclusive, front),
+                partial(self._try_exclusive, lease, front),
                 wait_s=LOCK_RETRY_S,
                 retryable=ResourceLocked,
                 total_s=LOCK_S,
@@ -371,8 +387,9 @@ class Administration:
         except ResourceLocked:
             raise ServerBusy(texts.change_under_way(front)) from None
 
-    async def _try_exclusive(self, front: str) -> Channel:
-        channel = await self._connections.channel()
+    @staticmethod
+    async def _try_exclusive(lease: Lease, front: str) -> Channel:
+        channel = await lease.channel()
         with contextlib.ExitStack() as unless_had:
             unless_had.enter_context(channel)
             await channel.declarations.declare_queue(

@@ -135,7 +135,7 @@ class Disposal:
             return False
         if isinstance(there, model.Subscription):
             return True
-        await self._delete_exchanges(names.front(there.path))
+        await self._delete_exchange(there, names.front(there.path))
         failpoint.reach("disposal.closed")
         if await is_drained():
             return True
@@ -153,7 +153,7 @@ class Disposal:
 
     async def _finish(self, there: model.Entity) -> None:
         administration = self._administration()
-        await self._delete_exchanges(_no_way_back(there))
+        await self._delete_exchange(there, _no_way_back(there))
         failpoint.reach("disposal.begun")
         gone = [each.path for each in reversed(_with_subscriptions(there))]
         for path in gone:
@@ -163,17 +163,16 @@ class Disposal:
             await administration.undefine(path)
 
     async def _has_way_back(self, there: model.Entity) -> bool:
-        with await self._connections.channel() as channel:
+        with await self._administration().channel(there.path) as channel:
             try:
                 await channel.declarations.declare_exchange(_no_way_back(there), passive=True)
             except NotFound:
                 return False
         return True
 
-    async def _delete_exchanges(self, *exchanges: str) -> None:
-        with await self._connections.channel() as channel:
-            for exchange in exchanges:
-                await channel.declarations.delete_exchange(exchange)
+    async def _delete_exchange(self, of: model.Entity, exchange: str) -> None:
+        with await self._administration().channel(of.path) as channel:
+            await channel.declarations.delete_exchange(exchange)
 
     async def _ages_ms(self, bridge: bytes, paths: Sequence[str]) -> list[tuple[int, bool]] | None:
         try:

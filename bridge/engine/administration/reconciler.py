@@ -121,7 +121,8 @@ class Reconciler:
         wanted = with_incarnations(
             merged(there, namespace), there, new_incarnation, session_shards=self._session_shards
         )
-        with await self._connections.channel() as channel:
+        async with self._connections.apart("start") as lease:
+            channel = await lease.channel()
             findings = await provision(
                 wanted, there, live, self._capabilities(), self._management, channel
             )
@@ -252,7 +253,8 @@ class Reconciler:
             ]
             if not wanted:
                 return
-            with self._policies.making(wanted), await self._connections.channel() as channel:
+            channel = await self._administration().channel(path)
+            with self._policies.making(wanted), channel:
                 await provide(
                     *(wanted, now, self._capabilities(), self._policies),
                     *(self._management, channel),

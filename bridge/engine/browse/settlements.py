@@ -126,7 +126,8 @@ class Settlements:
         """
         is_new = not await is_there(self._connections, names.settled(queue))
         if is_new:
-            with await self._connections.channel() as channel:
+            async with self._connections.apart(names.settled(queue)) as lease:
+                channel = await lease.channel()
                 await channel.declarations.declare_queue(parts.settled(queue))
         record = self.of(queue)
         if self._begin_telling(record):

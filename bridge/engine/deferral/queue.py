@@ -147,7 +147,8 @@ class DeferredQueue:
         async with self._declaring:
             if self._is_declared and await is_there(self._services.connections, self.resource):
                 return
-            with await self._services.connections.channel() as channel:
+            async with self._services.connections.apart(self.resource) as lease:
+                channel = await lease.channel()
                 await channel.declarations.declare_queue(parts.deferred_queue(self.queue.path))
                 await fence_declarations(channel, os.urandom(8))
             reach("engine.deferred.declared")

@@ -1,19 +1,21 @@
-"""The consuming connections: a pool for receiving from queues, and an extra connection.
+"""The consuming connections: a pool for receiving from queues, an extra one, and one that looks.
 
-The extra connection consumes this bridge's own queue, and declares. It consumes no queue that could
-be dead, so it outlasts the others, and the name in lock tokens lasts with it.
+The extra connection consumes this bridge's own queue, and nothing else is done there: so it
+outlasts the others, and the name in lock tokens lasts with it. Another one looks at queues. What
+declares has a connection for each entity and time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from bridge.background.supervisor import Standing, Supervisor
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.connection.pool import SETTLE_S, Pool, Route
+from bridge.broker.connection.pool import SETTLE_S, Lease, Pool, Route
 from bridge.broker.errors import ConnectionLost
 from bridge.broker.reconnect import is_permanent, keep_connected
 
@@ -47,6 +49,7 @@ class ConsumerConnections:
         self._supervisor = supervisor or Supervisor()
         self._standing: Standing | None = None
         self.pool = Pool(endpoint, name=name, supervisor=self._supervisor)
+        self._looking = Pool(endpoint, name=f"{name}, looking", supervisor=self._supervisor)
         self.lost: BaseException | None = ConnectionLost(text="not connected yet")
         self.ready = asyncio.Event()
 
@@ -73,17 +76,28 @@ class ConsumerConnections:
         if self._standing is not None:
             self._standing.task.cancel()
             await asyncio.gather(self._standing.task, return_exceptions=True)
-        await self.pool.close()
+        await asyncio.gather(self.pool.close(), self._looking.close())
 
     def route(self, queue: str) -> Route:
         """Return the route that opens channels for receiving from a queue."""
         return self.pool.route(queue)
 
     async def channel(self) -> Channel:
-        """Open a channel on the extra connection, once it is there; it is not for receiving."""
-        await self.ready.wait()
-        assert self._connection is not None
-        return await self._connection.channel()
+        """Open a channel for looking whether queues exist and what is in them."""
+        lease = await self._looking.lease("looks at queues")
+        return await lease.connection.channel()  # without an owner, which could become a suspect
+
+    @asynccontextmanager
+    async def apart(self, purpose: str) -> AsyncIterator[Lease]:
+        """Lease a new connection for the declarations of one entity.
+
+        RabbitMQ may answer a declaration by ending the whole connection (541, under load).
+
+        Raises:
+            BrokerError: the connection cannot be opened.
+        """
+        async with self.pool.apart(purpose) as lease:
+            yield lease
 
     async def _work(self, connection: Connection) -> None:
         if self._has_been_up:

@@ -65,8 +65,8 @@ def test_every_task_stands_under_the_supervisor_or_is_awaited() -> None:
 
 def is_the_supervisors(call: ast.Call) -> bool:
     """Whether a call is one of the supervisor's verbs."""
-    called = call.func
-    return isinstance(called, ast.Name) or ast.unparse(called.value).endswith("supervisor")
+    called = ast.unparse(call.func)
+    return called == "keep" or called.endswith(("supervisor.keep", "supervisor.repeat"))
 
 
 def test_every_kind_of_standing_work_is_ended_in_a_test() -> None:

@@ -1,0 +1,81 @@
+"""A declaration that RabbitMQ answers by ending the connection (541) costs its own entity alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import pytest_asyncio
+
+from bridge.broker.connection.endpoint import parse_url
+from bridge.broker.errors import BrokerError
+from bridge.engine.peers import bridges
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
+from bridge.model.name import EntityPath
+from tests.fixtures.broker import Broker
+from tests.integration.door import Door, open_door, outgoing
+
+WAIT_S = 120.0
+FAILED = 5
+
+CRASH = "application:set_env(rabbit, quorum_cluster_size, of_no_size)."
+HEAL = "application:unset_env(rabbit, quorum_cluster_size)."
+"""Erlang: a declaration of a quorum queue crashes RabbitMQ's channel, as it does under load."""
+
+
+@pytest.fixture
+def own_broker(start_broker: Callable[[], Broker]) -> Broker:
+    """A RabbitMQ that nobody else uses."""
+    return start_broker()
+
+
+@pytest_asyncio.fixture
+async def door(own_broker: Broker) -> AsyncIterator[Door]:
+    """A bridge on it, with queues of which some are to be deleted."""
+    old = [model.Queue(name=f"old{number}") for number in range(FAILED)]
+    queues = model.Queue(name="orders"), model.Queue(name="sessions", requires_session=True), *old
+    endpoint = parse_url(own_broker.url_of("/"))
+    async with open_door(endpoint, own_broker.management_url, *queues) as opened:
+        yield opened
+
+
+@contextmanager
+def crashing(broker: Broker) -> Iterator[None]:
+    """RabbitMQ ends each connection that declares a new quorum queue."""
+    assert broker.node is not None
+    broker.node.rabbitmqctl("eval", CRASH)
+    try:
+        yield
+    finally:
+        broker.node.rabbitmqctl("eval", HEAL)
+
+
+async def test_others_keep_their_locks_and_the_bridge_its_name(
+    own_broker: Broker, door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Changes of other entities that are under way succeed; the entity is made when it can be."""
+    namespace = door.namespace
+    administration = namespace.administration
+    await door.send("locked")
+    client = door.client()
+    [locked] = await client.receive()
+    before = await bridges(door.management)
+    with crashing(own_broker):
+        failing = [
+            asyncio.create_task(administration.create(model.Queue(name=f"new{number}")))
+            for number in range(FAILED)
+        ]
+        for number in range(FAILED):
+            await administration.delete(f"old{number}")
+        async with asyncio.timeout(WAIT_S):
+            failures = await asyncio.gather(*failing, return_exceptions=True)
+    assert all(isinstance(each, BrokerError | ServiceBusError) for each in failures), failures
+    assert await bridges(door.management) == before
+    assert not namespace.state.reasons
+    await door.complete(locked)
+    assert not [each for each in caplog.messages if "session.unseen" in each]
+    made = await administration.create(model.Queue(name="new0"))
+    await namespace.send(EntityPath(made.path), [outgoing("sent")])
