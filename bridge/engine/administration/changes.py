@@ -11,21 +11,19 @@ A topic's lock serves its subscriptions, too.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
-from weakref import WeakValueDictionary
 
 from bridge.background.retry import retry
 from bridge.broker.connection.channel import Channel
-from bridge.broker.connection.pool import Lease
-from bridge.broker.errors import BrokerError, ResourceLocked
+from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine import texts
+from bridge.engine.administration.change_lock import LOCK_RETRY_S, LOCK_S, ChangeLocks
 from bridge.engine.administration.directory import Directory
 from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.provision import check_fixed, new_incarnation, provide
@@ -35,17 +33,11 @@ from bridge.model.errors import (
     EntityAlreadyExists,
     EntityNotFound,
     QuotaExceeded,
-    ServerBusy,
 )
 from bridge.model.filters.errors import InvalidRule
 from bridge.model.filters.rules import check_rule
 from bridge.topology import definitions, names
 from bridge.topology.capabilities import Capabilities
-
-LOCK_S = 15.0
-"""The longest wait of a change for another change of the same entity."""
-
-LOCK_RETRY_S = 0.1
 
 SQL_FILTERS_MAX = 2_000
 CORRELATION_FILTERS_MAX = 100_000
@@ -81,9 +73,7 @@ class Administration:
         self._capabilities = capabilities
         self._policies = policies
         self._on_changed = on_changed
-        # A lock lives as long as a task holds it or waits for it.
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._changing: dict[str, Lease] = {}
+        self._locks = ChangeLocks(connections)
 
     async def create(self, entity: Changed) -> Changed:
         """Create an entity, of a topic without its subscriptions; return it as it is stored.
@@ -339,64 +329,13 @@ class Administration:
             for queue in (base, *sorted(below, key=names.is_inbox)):
                 await channel.declarations.delete_queue(queue)
 
-    @contextlib.asynccontextmanager
-    async def alone(self, front: str) -> AsyncIterator[None]:
-        """Hold the change lock of an entity, within this process and among all bridges.
-
-        The change has a connection of its own: RabbitMQ may answer a declaration by ending the
-        whole connection (541), which then costs no other entity's change, and no lock.
-
-        Raises:
-            ServerBusy: the lock was not free within `LOCK_S`.
-        """
-        lock = self._locks.setdefault(front.lower(), asyncio.Lock())
-        try:
-            async with asyncio.timeout(LOCK_S):
-                await lock.acquire()
-        except TimeoutError:
-            raise ServerBusy(texts.change_under_way(front)) from None
-        try:
-            async with self._connections.apart(f"change of {front}") as lease:
-                with await self._exclusive(lease, front) as channel:
-                    self._changing[front.lower()] = lease
-                    try:
-                        yield
-                    finally:
-                        del self._changing[front.lower()]
-                        with contextlib.suppress(BrokerError):
-                            await channel.declarations.delete_queue(names.change_lock(front))
-        finally:
-            lock.release()
+    def alone(self, front: str) -> AbstractAsyncContextManager[None]:
+        """Hold the change lock of an entity; see `ChangeLocks.alone`."""
+        return self._locks.alone(front)
 
     async def channel(self, path: str) -> Channel:
-        """Open a channel on the connection of an entity's change; its lock is held (`alone`).
-
-        Raises:
-            BrokerError: that connection has ended.
-        """
-        return await self._changing[names.front_path(path).lower()].channel()
-
-    async def _exclusive(self, lease: Lease, front: str) -> Channel:
-        try:
-            return await retry(
-                partial(self._try_exclusive, lease, front),
-                wait_s=LOCK_RETRY_S,
-                retryable=ResourceLocked,
-                total_s=LOCK_S,
-            )
-        except ResourceLocked:
-            raise ServerBusy(texts.change_under_way(front)) from None
-
-    @staticmethod
-    async def _try_exclusive(lease: Lease, front: str) -> Channel:
-        channel = await lease.channel()
-        with contextlib.ExitStack() as unless_had:
-            unless_had.enter_context(channel)
-            await channel.declarations.declare_queue(
-                names.change_lock(front), durable=False, exclusive=True, auto_delete=True
-            )
-            unless_had.pop_all()
-        return channel
+        """Open a channel on the connection of an entity's change; see `ChangeLocks.channel`."""
+        return await self._locks.channel(path)
 
 
 def _rule(subscription: model.Subscription, name: str) -> model.Rule | None:
