@@ -8,9 +8,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import pika as pika_client
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pika.exceptions import ChannelClosedByBroker
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
@@ -23,7 +25,8 @@ from bridge.client.core.wire import Delivery as LibraryDelivery
 from bridge.client.exceptions import ServiceBusError
 from bridge.client.sync.connection import PikaWire
 from bridge.client.sync.thread import IoThread
-from tests.fixtures.waiting import until
+from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import eventually, until
 from tests.integration.delivery_tags import (
     ACKED,
     DROPPED,
@@ -394,3 +397,29 @@ async def test_a_returned_message_comes_again_beside_acks(
     assert (again.body, again.redelivered) == (b"1", True)
     assert channel.close_reason is None
     assert (state.messages, consumers.outstanding) == (0, 0)
+
+
+@pytest.mark.parametrize("multiple", [False, True])
+def test_rabbitmq_closes_the_channel_for_an_unknown_tag(
+    broker: Broker, vhost: str, multiple: bool
+) -> None:
+    """As `delivery_tags` plays it: also with `multiple`, and though earlier tags are unacked."""
+    parameters = pika_client.URLParameters(broker.url_of(vhost))
+    with pika_client.BlockingConnection(parameters) as connection:
+        channel = connection.channel()
+        channel.queue_declare("q", durable=True, arguments={"x-queue-type": "quorum"})
+        for _ in range(3):
+            channel.basic_publish("", "q", b"m")
+        eventually(lambda: _ready(channel) == 3, within_s=120)
+        tags = [channel.basic_get("q")[0].delivery_tag for _ in range(3)]
+        channel.basic_ack(tags[2])
+        channel.basic_ack(tags[2], multiple=multiple)
+        with pytest.raises(ChannelClosedByBroker, match="unknown delivery tag 3") as closed:
+            channel.basic_qos()
+        assert closed.value.reply_code == 406
+        channel = connection.channel()
+        eventually(lambda: _ready(channel) == 2, within_s=120)
+
+
+def _ready(channel: Any) -> int:
+    return int(channel.queue_declare("q", passive=True).method.message_count)
