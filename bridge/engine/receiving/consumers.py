@@ -55,9 +55,14 @@ class Consumers:
         return f"Consumers({self._resource!r}, {len(self._windows)} windows)"
 
     @property
-    def is_answered(self) -> bool:
-        """Whether RabbitMQ has begun all windows, and answered all gets."""
-        return not self._getting and all(each.done() for each in self._starting.values())
+    def is_getting(self) -> bool:
+        """Whether an answer to a get is due."""
+        return self._getting > 0
+
+    @property
+    def beginning(self) -> list[asyncio.Future[Any]]:
+        """The answers that are due to the beginnings of windows."""
+        return [each for each in self._starting.values() if not each.done()]
 
     async def arrived(self) -> None:
         """Return when the messages that RabbitMQ has sent to windows so far have come.

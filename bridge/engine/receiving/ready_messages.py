@@ -52,7 +52,9 @@ class ReadyMessages:
             async with asyncio.timeout(BRING_S):
                 while self._credit.balance.waiters.of(receiver):
                     self.changed.clear()
-                    if not (self._channels.can_fetch and self._consumers.is_answered):
+                    if beginning := self._consumers.beginning:
+                        await asyncio.wait(beginning)
+                    elif self._consumers.is_getting or not self._channels.can_fetch:
                         await self.changed.wait()
                     elif await self._is_empty():
                         return
