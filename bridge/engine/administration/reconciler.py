@@ -203,8 +203,8 @@ class Reconciler:
 
     async def _provide_shared(self) -> None:
         """Make the resources that all entities share, and the bindings of the own queues."""
-        with await self._connections.channel() as channel:
-            await provide_shared(channel)
+        async with self._connections.apart("shared resources") as lease:
+            await provide_shared(await lease.channel())
         await self.bind_own()
         self.upkeep.made(SHARED)
 

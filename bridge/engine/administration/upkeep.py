@@ -76,7 +76,7 @@ class OwnBindings:
 
     async def bind(self) -> None:
         """Make the bindings and their exchanges, if they are missing."""
-        with await self._connections.channel() as channel:
+        with await self._connections.own_channel() as channel:
             for each in self._listeners:
                 await each.bind(channel)
 

@@ -87,6 +87,16 @@ class ConsumerConnections:
         lease = await self._looking.lease("looks at queues")
         return await lease.connection.channel()  # without an owner, which could become a suspect
 
+    async def own_channel(self) -> Channel:
+        """Open a channel on the extra connection, once it is there, for the bridge's own queues.
+
+        They are exclusive: RabbitMQ lets no other connection bind them.
+        """
+        await self.ready.wait()
+        if self._connection is None:
+            raise ConnectionLost(text="not connected")
+        return await self._connection.channel()
+
     @asynccontextmanager
     async def apart(self, purpose: str) -> AsyncIterator[Lease]:
         """Lease a new connection for the declarations of one entity.
