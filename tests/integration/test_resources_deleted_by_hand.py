@@ -18,7 +18,7 @@ from bridge.broker.management.live import HttpBroker
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath, SubQueue, short_id
-from bridge.topology import lacking, names, parts
+from bridge.topology import definitions, lacking, names, parts
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.resources import Binding, Exchange, Policy, Queue, Resource
 from tests.fixtures.broker import Broker
@@ -328,3 +328,25 @@ def _operator(policy: Policy) -> Policy:
         priority=policy.priority,
         is_operator=True,
     )
+
+
+async def test_a_binding_that_rabbitmq_cannot_list_stops_no_definition(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """Health says that nothing deleted by hand is found, and new entities are made all the same."""
+    async with (
+        open_door(endpoint, broker.management_url, model.Queue(name="orders")) as door,
+        HttpBroker(endpoint, broker.management_url) as live,
+    ):
+        await confirming.declarations.bind(
+            Binding(
+                source="amq.headers", destination="orders", routing_key="a~b", arguments={"a": 1}
+            )
+        )
+        form = definitions.to_json(model.Queue(name="late", incarnation="0123456789ab"))
+        name = definitions.parameter_name(endpoint.vhost, "late")
+        await live.put_global_parameter(name, form)
+        door.namespace.reconciler.wake()
+        await until(lambda: door.namespace.directory.find("late"), within_s=WITHIN_S)
+        assert await live.queue("late") is not None
+        assert any("is not found" in each for each in door.namespace.state.warnings)

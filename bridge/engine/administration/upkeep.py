@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from bridge.broker.connection.channel import Channel
+from bridge.broker.errors import ManagementRefused
 from bridge.broker.management.api import Management
 from bridge.engine.administration.provision import read_resources
 from bridge.engine.receiving.connections import ConsumerConnections
@@ -125,7 +126,14 @@ class Upkeep:
                 compile_namespace, standing(namespace), self._capabilities()
             )
             self._namespace = namespace
-        found = await self._lacking(namespace)
+        try:
+            found = await self._lacking(namespace)
+        except ManagementRefused as error:
+            # One binding of a user's that RabbitMQ cannot list: definitions are followed all the
+            # same.
+            log.warning("resources.unlisted error=%s", error)
+            self._state.conflicts = [f"What is deleted by hand is not found: {error}"]
+            return []
         for _ in range(LISTINGS_MAX if found else 0):
             # Exchanges, queues and bindings are listed one after the other, with gaps between.
             before, found = found, await self._lacking(namespace)
