@@ -17,7 +17,7 @@ from bridge.wire.envelope import IDENTITY_BYTES, SOURCE_BYTES
 from bridge.wire.sections import MalformedEntry
 
 KEPT_MIN = 256
-"""Twice a forwarder's largest number of unacked messages."""
+"""Above the largest number of unacked messages that a forwarder has published."""
 
 KEPT_MAX = 2_048
 TOTAL = 65_536

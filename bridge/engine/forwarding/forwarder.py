@@ -34,6 +34,7 @@ from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sending.requests import Sending
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.deduplicator import Left
+from bridge.machine.forwarding_order import ForwardingOrder
 from bridge.model import entity as model
 from bridge.model.errors import EntityNotFound, ServiceBusError
 from bridge.model.forwarding import target_of
@@ -42,7 +43,7 @@ from bridge.topology import names
 from bridge.wire import headers
 from bridge.wire.envelope import SILENT_PROPERTIES
 
-ASKED = 64
+ASKED = 120
 HELD = 128
 """The most messages that are asked for at a time, and that are held when more are asked for. Their
 sum is below the number that a target recognizes when they come again (`machine.forwarded`)."""
@@ -102,14 +103,13 @@ class Forwarder:
         self._departure = services.departure
         self._counters = services.counters
         self._find = find
-        self._waiting: deque[HeldMessage] = deque()
+        self._order: ForwardingOrder[HeldMessage] = ForwardingOrder(SORTED_MAX)
         self._kept: list[HeldMessage] = []
         self._in_flight = 0
         self._asked = 0
         self._average_bytes = 1024
         self._changed = asyncio.Event()
         self._connections = services.connections
-        self._is_in_order = False
         self._has_newer = asyncio.Event()
         self._is_closing = False
         self._is_doubtful = False
@@ -146,10 +146,14 @@ class Forwarder:
     def _take(self, holding: HeldMessage) -> None:
         self._asked = max(self._asked - 1, 0)
         self._average_bytes += (len(holding.record.body) - self._average_bytes) // 8
-        self._waiting.append(holding)
-        if not _was_delivered(holding):
+        self._order.came(holding, was_delivered=_was_delivered(holding))
+        if self._order.has_newer:
             self._has_newer.set()
         self._changed.set()
+
+    @property
+    def _waiting(self) -> deque[HeldMessage]:
+        return self._order.waiting
 
     def _ask(self) -> None:
         """Ask for messages while there is room, by one request at a time.
@@ -159,7 +163,7 @@ class Forwarder:
         if self._is_closing or len(self._kept) >= KEPT_MAX or self._asked:
             return
         held = len(self._waiting) + self._in_flight
-        most = HELD if self._is_in_order else SORTED_MAX
+        most = HELD if self._order.has_all else SORTED_MAX
         if held <= min(most, HELD_BYTES // max(self._average_bytes, 1)):
             self._asked = ASKED
             self._receiver.add_credit(ASKED)
@@ -200,34 +204,28 @@ class Forwarder:
         """Forget messages that RabbitMQ has taken back: they come again, perhaps not in order."""
         if self._waiting and not self._reader.holds(self._waiting[0]):
             self._note_loss()
-            self._waiting = deque(each for each in self._waiting if self._reader.holds(each))
+            self._order.keep(self._reader.holds)
 
     def _note_loss(self) -> None:
-        self._is_in_order = False
+        self._order.lost()
         self._has_newer.clear()
 
     async def _take_all(self) -> None:
-        """End the present request, and sort what waits.
-
-        After a loss, first take all that RabbitMQ has returned: what comes later is newer.
-        """
-        while not self._is_in_order:
-            count = len(self._waiting)
+        """End the present request; after a loss, first take all that RabbitMQ has returned."""
+        while not self._order.has_all:
             self._ask()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LATE_S):
                     await self._has_newer.wait()
             await self._end_request()
-            has_all = self._has_newer.is_set() or not count < len(self._waiting) < SORTED_MAX
-            self._is_in_order = has_all
         await self._end_request()
-        self._waiting = deque(sorted(self._waiting, key=_place))
 
     async def _end_request(self) -> None:
         """Take back the credit that is left; when this returns all messages have come."""
         if self._asked:
             await self._receiver.drain()
             self._asked = 0
+        self._order.ended(_place)
 
     async def _pass_on(self) -> bool:
         """Forward the waiting messages; return whether all have gone. Others wait on, first."""
