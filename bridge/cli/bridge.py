@@ -21,7 +21,7 @@ from bridge.admin.service import Service
 from bridge.background.retry import retry
 from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.errors import NodeFailed, NotFound
+from bridge.broker.errors import BrokerError, NodeFailed, NotFound
 from bridge.broker.management.api import Management
 from bridge.broker.node.installation import Installation
 from bridge.broker.node.private import Node
@@ -139,7 +139,7 @@ class Bridge:
         await retry(
             partial(namespace.apply, self.wanted),
             wait_s=APPLY_AGAIN_S,
-            retryable=NotFound,
+            retryable=_may_pass,
             total_s=APPLIED_S,
         )
         _log_findings(namespace.findings, is_private=self._is_private)
@@ -251,6 +251,11 @@ async def _rabbitmq(
         await stopping.end(watching.task)
         # A kill loses nothing.
         await node.stop(stopping.left_s)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether a start may succeed later: queues are not up yet, or RabbitMQ is busy (541)."""
+    return isinstance(error, BrokerError) and (error.is_retryable or isinstance(error, NotFound))
 
 
 async def _has_ended(node: Node) -> None:
