@@ -14,6 +14,7 @@ from bridge.broker.errors import (
     ManagementRefused,
     ManagementSilent,
 )
+from bridge.cli.garbage import in_steps
 from bridge.model.errors import ServiceBusError
 
 _FILES_MAX = 65_536
@@ -72,7 +73,8 @@ def _run(work: Awaitable[None]) -> None:
     """Run on uvloop if installed: less time a message in one-at-a-time traffic."""
 
     async def main() -> None:
-        await work
+        with in_steps():
+            await work
 
     try:
         import uvloop

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bridge.gateway import texts
 from bridge.gateway.admission import Ended
+from bridge.gateway.memory import Memory
 from bridge.gateway.settings import Settings
 from bridge.machine.amqp10.faults import RESOURCE_LIMIT_EXCEEDED
 
@@ -34,6 +35,7 @@ class Backlog:
         self._held: dict[Unconfirmed, None] = {}
         self._unfinished: dict[Connection, int] = {}
         self._unread: dict[Connection, None] = {}
+        self._memory = Memory()
 
     def __repr__(self) -> str:
         return (
@@ -70,6 +72,7 @@ class Backlog:
         else:
             self._unfinished.pop(connection, None)
         self.unfinished_bytes += size - before
+        self._memory.note(self.unfinished_bytes)
         if self.unfinished_bytes > self._settings.unfinished_bytes_max:
             self._end_oldest()
 

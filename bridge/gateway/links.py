@@ -117,12 +117,12 @@ class Links:
         self._connection.flush_soon()
 
     def forget(self, owner: EntityLink | ReplyLink | RequestLink) -> None:
-        """Forget an ended link, and release its resources once."""
+        """Forget an ended link, and release its resources once, in this turn or a later one."""
         if isinstance(owner, EntityLink):
             if owner not in self._alive:
                 return
             del self._alive[owner]
-        owner.on_detached()
+        self._connection.gateway.endings.add(self._connection, partial(_release, owner))
 
     def forget_all(self) -> None:
         """Forget all links."""
@@ -142,14 +142,14 @@ class Links:
         for link in list(self._alive):
             if link.link.is_alive and not connection.grants.allows(link.right, link.path):
                 text = texts.TOKEN_EXPIRED.format(resource=connection.resource_of(str(link.path)))
-                self._end(link, Unauthorized(text), "link.expired")
+                self._end_soon(link, Unauthorized(text), "link.expired")
 
     def recheck(self) -> None:
         """End the links that are not allowed any more, after a change of entities."""
         for link in list(self._alive):
             error = link.refusal() if link.link.is_alive else None
             if error is not None:
-                self._end(link, error, "link.ended", reason=str(error))
+                self._end_soon(link, error, "link.ended", reason=str(error))
         self._connection.flush()
 
     def end_unknown(self, link: SendingLink, error: ServiceBusError) -> None:
@@ -165,8 +165,23 @@ class Links:
         self._connection.log.info("send.unknown", entity=entity, reason=str(error))
         self.forget(link)
 
+    def _end_soon(self, link: EntityLink, error: ServiceBusError, note: str, **fields: str) -> None:
+        """End one of perhaps many links with an error, in this turn or a later one."""
+        end = partial(self._end, link, error, note, **fields)
+        self._connection.gateway.endings.add(self._connection, end)
+
     def _end(self, link: EntityLink, error: ServiceBusError, note: str, **fields: str) -> None:
+        if not link.link.is_alive:
+            return
         entity = str(link.path)
         link.link.detach(*self._connection.describe(error, entity))
         self._connection.log.info(note, entity=entity, **fields)
+        self._connection.flush_soon()
         self.forget(link)
+
+
+def _release(owner: EntityLink | ReplyLink | RequestLink) -> None:
+    try:
+        owner.on_detached()
+    finally:
+        owner.link.owner = None  # freed at once: without a cycle, it waits for no collection

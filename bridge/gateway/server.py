@@ -17,6 +17,7 @@ from bridge.engine.api import Namespace
 from bridge.gateway.admission import Admission, Ended
 from bridge.gateway.backlog import Backlog
 from bridge.gateway.connection import Connection
+from bridge.gateway.endings import Endings
 from bridge.gateway.first_byte import FirstByte
 from bridge.gateway.listener import Listener
 from bridge.gateway.settings import Settings
@@ -48,6 +49,7 @@ class Gateway:
         backlog: the limits of unfinished, unconfirmed and unread bytes of all connections.
         turns, turns_of_unauthenticated: the schedulers of client input; unauthenticated clients
             take no time from others.
+        endings: the ended links that are not released yet.
         is_stopping: nothing more is taken of any client.
     """
 
@@ -75,6 +77,7 @@ class Gateway:
         loop = asyncio.get_running_loop()
         self.turns = Turns(loop, self.settings.turn_s)
         self.turns_of_unauthenticated = Turns(loop, self.settings.unauthenticated_turn_s)
+        self.endings = Endings(loop)
         self._changed = asyncio.Event()
         self._listeners: list[Listener] = []
 
@@ -137,6 +140,7 @@ class Gateway:
             listener.close()
         for connection in list(self.connections):
             connection.stop()
+        self.endings.finish()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.stop_s):
                 for connection in list(self.connections):
@@ -154,6 +158,7 @@ class Gateway:
         for transport in list(self.others):
             transport.abort()
         await asyncio.sleep(0)
+        self.endings.finish()
         await self.site.close()
         for listener in self._listeners:
             await listener.wait_closed()

@@ -7,6 +7,7 @@ lock ends the link is detached; when the link ends, the lock ends.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,7 @@ class SessionLink:
         self.session_id: str | None = None
         self._receiving = ReceivingLink(connection, link, path)
         link.owner = self
-        self._waiting = connection.links.spawn(
+        self._waiting: asyncio.Task[None] | None = connection.links.spawn(
             link, self._accept(wanted, mode, wait_s(link.peer.properties))
         )
 
@@ -175,7 +176,9 @@ class SessionLink:
 
     def on_detached(self) -> None:
         """Release the session's lock, or the place among waiting receivers, of an ended link."""
-        self._waiting.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None  # the task keeps this link, with the error that ends it
         held = self.connection.sessions
         if held.get((self.path.key, self.session_id or "")) is self:
             del held[self.path.key, self.session_id or ""]

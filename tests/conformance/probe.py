@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any
 
@@ -89,3 +89,14 @@ class Probe:
     def stop(self) -> None:
         """Measure no more."""
         self._is_over = True
+
+
+@contextmanager
+def probing() -> Iterator[Probe]:
+    """Measure the loop's turns."""
+    probe = Probe()
+    probe.start()
+    try:
+        yield probe
+    finally:
+        probe.stop()

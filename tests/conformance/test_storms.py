@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
@@ -34,7 +32,7 @@ from bridge.wire.amqp10.performatives import (
 )
 from tests.conformance.client import Client, sas
 from tests.conformance.door import KEY
-from tests.conformance.probe import Probe, check, undisturbed
+from tests.conformance.probe import check, probing, undisturbed
 from tests.conformance.served import client, gateway, message, queue_of
 from tests.fixtures.waiting import until
 from tests.unit.machine.amqp10.peer import frame
@@ -100,17 +98,6 @@ UNIT = {
     "dispositions": frame(0, Disposition(True, 0x40000000, 0x7FFFFFFF, False, Accepted())),
     "tokens": b"".join(map(put_token, range(40))),
 }
-
-
-@contextmanager
-def probing() -> Iterator[Probe]:
-    """Measure the loop's turns."""
-    probe = Probe()
-    probe.start()
-    try:
-        yield probe
-    finally:
-        probe.stop()
 
 
 def flood_of(unit: bytes) -> bytes:

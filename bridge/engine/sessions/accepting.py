@@ -46,6 +46,10 @@ from bridge.wire.sessions import Key, session_id_in
 STATE_BYTES_MAX = 256 << 10
 """The largest state of a session in Service Bus's Standard tier."""
 
+ASKING_MAX = 64
+"""The most receivers here that ask for an entity's next session, or for sessions of one shard, at a
+time; others wait in line. One that asks takes 16 to 45 KB."""
+
 PING_S = 2.0
 """The time between two checks of the bridges that own sessions of receivers here."""
 
@@ -78,6 +82,7 @@ class Accepting:
         bridges: Bridges,
     ) -> None:
         self._turn = 0
+        self._lines: dict[tuple[str, int], asyncio.Semaphore] = {}
         self._deferred = deferred
         self._definition = definition
         self._locks = services.locks
@@ -140,6 +145,33 @@ class Accepting:
                 f"The session id has {len(session_id)} characters; Service Bus takes "
                 f"{KEY_CHARACTERS_MAX} at most."
             )
+        try:
+            async with asyncio.timeout(timeout_s):
+                async with self._line(queue, session_id):
+                    return await self._accepted(queue, session_id, mode, deliver, on_lost)
+        except TimeoutError as error:
+            raise OperationTimeout(texts.NO_SESSION_IN_TIME) from error
+
+    def _line(self, queue: model.ReceiveEntity, session_id: str | None) -> asyncio.Semaphore:
+        """Return the line of receivers that ask for a session; first come, first served.
+
+        A shard that gives no answer keeps only those waiting that need it.
+        """
+        shard = -1 if session_id is None else shard_of(session_id, count_of(queue))
+        key = queue.path.lower(), shard
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = asyncio.Semaphore(ASKING_MAX)
+        return line
+
+    async def _accepted(
+        self,
+        queue: model.ReceiveEntity,
+        session_id: str | None,
+        mode: ReceiveMode,
+        deliver: Deliver,
+        on_lost: Callable[[ServiceBusError], None],
+    ) -> SessionReceiver:
         candidates = [
             SessionReceiver(
                 (self._locks.instance, next(self._numbers)),
@@ -157,11 +189,7 @@ class Accepting:
         acceptance = Acceptance(
             candidates, session_id, find=self._find_for, owned=self._owned, moved=self._moved
         )
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await acceptance.wait(lead_elsewhere=self._turn % TURN == 0)
-        except TimeoutError as error:
-            raise OperationTimeout(texts.NO_SESSION_IN_TIME) from error
+        return await acceptance.wait(lead_elsewhere=self._turn % TURN == 0)
 
     def _shards_for(self, queue: model.ReceiveEntity, session_id: str | None) -> Sequence[int]:
         """Return the shards to ask for a session: its own, or all from a shard that rotates."""
@@ -247,6 +275,9 @@ class Accepting:
         """Take over changed definitions; receivers of entities that are no more lose sessions."""
         for path in self._owners.follow(namespace):
             self._lose(partial(_is_of, path))
+        there = {each.path.lower() for each in model.receive_entities(namespace)}
+        for key in [key for key in self._lines if key[0] not in there]:
+            del self._lines[key]  # those in line keep it, until they are told
 
     async def close(self) -> None:
         """Close all receivers, then end all owners."""

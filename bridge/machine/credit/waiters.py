@@ -28,6 +28,7 @@ class Waiters:
         self.asked = 0
         self.has_withdrawals = False
         self._requests: deque[_Request] = deque()
+        self._by_receiver: dict[int, deque[_Request]] = {}  # without withdrawn ones
         self._withdrawals: dict[int, list[_Request]] = {}
         self._last_ticket = 0
 
@@ -38,29 +39,32 @@ class Waiters:
         if last is not None and last.receiver == receiver and not last.is_withdrawn:
             last.count += count
         else:
-            self._requests.append(_Request(receiver, count))
+            request = _Request(receiver, count)
+            self._requests.append(request)
+            self._of(receiver).append(request)
         self.asked += count
+
+    def _of(self, receiver: int) -> deque[_Request]:
+        """Return a receiver's requests, the oldest that still wants a message first."""
+        requests = self._by_receiver.setdefault(receiver, deque())
+        while requests and not requests[0].count:
+            requests.popleft()
+        return requests
 
     def of(self, receiver: int) -> int:
         """Return the count of messages that one receiver asks for."""
-        return sum(
-            request.count
-            for request in self._requests
-            if request.receiver == receiver and not request.is_withdrawn
-        )
+        return sum(request.count for request in self._by_receiver.get(receiver, ()))
 
     def restore(self, receiver: int) -> None:
         """Put a receiver first again: the message for it could not be given."""
-        self._requests.appendleft(_Request(receiver, 1))
+        request = _Request(receiver, 1)
+        self._requests.appendleft(request)
+        self._of(receiver).appendleft(request)
         self.asked += 1
 
     def withdraw(self, receiver: int) -> int:
         """Withdraw all requests of a receiver; return the withdrawal's ticket."""
-        requests = [
-            request
-            for request in self._requests
-            if request.receiver == receiver and not request.is_withdrawn
-        ]
+        requests = [each for each in self._by_receiver.pop(receiver, ()) if each.count]
         for request in requests:
             request.is_withdrawn = True
             self.asked -= request.count
