@@ -40,6 +40,8 @@ COUNT = 4_900
 FIRST = 10
 TURN_S_MAX = 0.1
 PATIENCE_S = 120.0
+STILL = 10
+"""So often the count of a client's tasks is the same before nothing more is expected."""
 
 PART_BYTES = 200_000
 PARTS = 1_200
@@ -90,9 +92,16 @@ async def log_in(served: Gateway, port: int) -> tuple[Connection, asyncio.Stream
     return connection, writer
 
 
-def is_quiet(served: Gateway, connection: Connection) -> bool:
-    """Whether the gateway has nothing more to do for a client."""
-    return not (connection._input or connection.work.tasks or len(served.endings))
+async def quiet(served: Gateway, connection: Connection) -> None:
+    """Wait until the gateway has nothing more to do for a client but to wait."""
+    counts: list[int] = []
+
+    def is_quiet() -> bool:
+        counts.append(len(connection.work.tasks))
+        is_still = len(set(counts[-STILL:])) == 1 and len(counts) > STILL
+        return is_still and not connection._input and not served.endings
+
+    await until(is_quiet, within_s=PATIENCE_S)
 
 
 async def crowd(
@@ -105,14 +114,14 @@ async def crowd(
     writer.write(make)
     made = before + COUNT
     await until(lambda: connection._endpoint.link_count == made, within_s=PATIENCE_S)
-    await until(lambda: is_quiet(served, connection), within_s=PATIENCE_S)
+    await quiet(served, connection)
     making_s, probe.longest_s = probe.longest_s, 0.0
     if over:
         writer.write(over)
     else:
         writer.transport.abort()
     await until(lambda: connection._endpoint.link_count <= before, within_s=PATIENCE_S)
-    await until(lambda: is_quiet(served, connection), within_s=PATIENCE_S)
+    await quiet(served, connection)
     ending_s = probe.longest_s
     writer.transport.abort()
     await until(lambda: not served.connections)
@@ -180,7 +189,7 @@ async def test_links_that_have_ended_leave_no_cycles() -> None:
                 await until(lambda made=made: connection._endpoint.link_count == made)
                 writer.write(over)
                 await until(lambda made=made: connection._endpoint.link_count < made - COUNT + 1)
-                await until(lambda: is_quiet(served, connection))
+                await quiet(served, connection)
             assert gc.collect() < COUNT
         finally:
             gc.enable()
