@@ -17,6 +17,7 @@ from bridge.engine.api import (
     DeadLetter,
     Defer,
     Disposition,
+    NotTaken,
     Received,
     ReceiveMode,
     Release,
@@ -141,17 +142,28 @@ class MemoryQueue:
                 token = UUID(bytes=os.urandom(16))
                 until_ms = now_ms + self.definition.lock_duration_ms
                 self.locked[token] = (stored, self._timer(token))
-            receiver.deliver(
-                Received(
-                    record=stored.record,
-                    sequence_number=stored.number,
-                    enqueued_ms=stored.enqueued_ms,
-                    delivery_count=stored.delivery_count,
-                    lock_token=token,
-                    locked_until_ms=until_ms,
-                    time_to_live_ms=stored.time_to_live_ms,
-                )
+            received = Received(
+                record=stored.record,
+                sequence_number=stored.number,
+                enqueued_ms=stored.enqueued_ms,
+                delivery_count=stored.delivery_count,
+                lock_token=token,
+                locked_until_ms=until_ms,
+                time_to_live_ms=stored.time_to_live_ms,
             )
+            try:
+                receiver.deliver(received)
+            except NotTaken:
+                self._end(receiver, stored, token)
+
+    def _end(self, receiver: MemoryReceiver, stored: Stored, token: UUID | None) -> None:
+        """End a receiver that takes no message any more; this one is available again."""
+        if token is not None:
+            self.locked.pop(token)[1].cancel()
+        heapq.heappush(self.active, stored)
+        if receiver.credit:
+            receiver.credit = 0
+            self.waiting.remove(receiver)
 
     def _timer(self, token: UUID) -> asyncio.TimerHandle:
         delay_s = self.definition.lock_duration_ms / 1000
