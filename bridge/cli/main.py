@@ -10,7 +10,7 @@ import argparse
 import sys
 from importlib.metadata import version
 
-from bridge.cli import policies, serve, sidecar, trust
+from bridge.cli import policies, sidecar, trust
 from bridge.cli.build import BUILD
 from bridge.cli.settings import SettingsError, add_options
 
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serving = commands.add_parser("serve", help="run the bridge until it is told to stop")
     add_options(serving)
-    serving.set_defaults(run=serve.run)
+    serving.set_defaults(run=_serve)
     sidecar.add_command(commands)
     trust.add_command(commands)
     policies.add_arguments(commands)
@@ -37,6 +37,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"busbridge: {error}", file=sys.stderr)
         return 2
     return code
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from bridge.cli import serve  # with the packages of the extra `serve`
+
+    return serve.run(arguments)
 
 
 if __name__ == "__main__":

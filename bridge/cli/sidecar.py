@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import socket
 
-from bridge.cli.bridge import bridge_of
 from bridge.cli.config import read_config
 from bridge.cli.listening import listen
 from bridge.cli.logs import start_logging
@@ -56,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def _work(
     settings: Settings, config: model.Namespace | None, listener: socket.socket
 ) -> None:
+    from bridge.cli.bridge import bridge_of  # with the packages of the extra `serve`
+
     async with bridge_of(settings, config) as bridge:
         await bridge.start(listener)
         print(await bridge.ready(listener), flush=True)

@@ -9,7 +9,6 @@ import argparse
 import shlex
 from pathlib import Path
 
-from bridge.cli.certified import own
 from bridge.cli.settings import Settings, SettingsError, add_options, read_settings
 
 STORE_PASSWORD = "changeit"
@@ -71,6 +70,8 @@ def advice(settings: Settings) -> str:
             f"On {settings.host}, which others can reach, the bridge has no certificate unless it "
             "is told its name: give --tls-name, or --tls-cert, here as to `busbridge serve`."
         )
+    from bridge.cli.certified import own  # with the packages of the extra `serve`
+
     made = own(settings)
     return _advice(
         made.ca,

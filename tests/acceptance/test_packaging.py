@@ -93,6 +93,14 @@ def test_the_command_names_the_extra(python: Path) -> None:
     assert (done.returncode, "'.[serve]'" in done.stderr) == (2, True)
 
 
+def test_the_command_works_without_the_extra(python: Path) -> None:
+    """It tells its version, and writes RabbitMQ's definitions."""
+    busbridge = python.with_name("busbridge")
+    assert run(busbridge, "--version").startswith("busbridge 0.")
+    config = ROOT / "docs" / "examples" / "Config.json"
+    assert '"orders"' in run(busbridge, "policies", "generate", config, "--to", "definitions")
+
+
 def test_the_library_is_typed(python: Path, tmp_path: Path) -> None:
     """mypy finds the classes behind the wheel's name."""
     file = tmp_path / "typed.py"

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CONFIG = str(ROOT / "docs" / "examples" / "Config.json")
 ALIASES = ROOT / "bridge" / "busbridge"
 
 REFUSING = """
@@ -78,13 +79,44 @@ def test_the_library_imports_only_what_it_asks_for() -> None:
     assert named - set(sys.stdlib_module_names) - optional - {"bridge"} == given
 
 
-def test_the_command_says_which_extra_is_missing() -> None:
-    """In one sentence, and with exit code 2."""
-    then = "from bridge.cli.command import main\nsys.exit(main())"
-    done = run_without(modules_of("serve"), then)
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a Python that has the library's packages alone."""
+    argv = f"sys.argv[1:] = {list(arguments)!r}"
+    then = f"{argv}\nfrom bridge.cli.command import main\nsys.exit(main())"
+    return run_without(modules_of("serve") | modules_of("fast"), then)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("serve",), ("sidecar",), ("trust",), ("policies", "adopt", "--rabbitmq-url", "amqp://h/")],
+    ids=" ".join,
+)
+def test_the_command_says_which_extra_is_missing(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one sentence, and with exit code 2, where something needs it."""
+    monkeypatch.chdir(tmp_path)
+    done = command(*arguments)
     assert done.returncode == 2
     assert "pip install '.[serve]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--version",), "busbridge "),
+        (("serve", "--help"), "--rabbitmq-url"),
+        (("policies", "report", CONFIG), "orders"),
+        (("policies", "generate", CONFIG, "--to", "definitions"), "$active"),
+    ],
+    ids=["version", "help", "report", "generate"],
+)
+def test_what_needs_no_extra_works_without(arguments: tuple[str, ...], says: str) -> None:
+    """The version, every help, and what `policies` does with text."""
+    done = command(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout
 
 
 @pytest.mark.parametrize(

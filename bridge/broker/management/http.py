@@ -9,16 +9,16 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
-
-import aiohttp
-from yarl import URL
 
 from bridge.background.retry import retry
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import LoginRefused, ManagementRefused, ManagementSilent
 from bridge.broker.management import json_answers
+
+if TYPE_CHECKING:  # of the extra `serve`: imported for the first request
+    import aiohttp
 
 PORT = 15_672
 PORT_TLS = 15_671
@@ -93,13 +93,15 @@ class HttpApi:
         query: Mapping[str, str] | None,
         is_absence_fine: bool,
     ) -> Any:
+        from aiohttp import ClientError
+
         failures = []
         for base, login in list(self._bases):
             try:
                 status, text = await self._exchange(verb, base, login, path, body, query)
             except TimeoutError:
                 failures.append(f"{base} did not answer within {self._timeout_s:g} s")
-            except (OSError, aiohttp.ClientError) as error:
+            except (OSError, ClientError) as error:
                 failures.append(f"{base}: {_words(error)}")
             else:
                 # The next request tries this host first.
@@ -117,6 +119,9 @@ class HttpApi:
         body: object,
         query: Mapping[str, str] | None,
     ) -> tuple[int, str]:
+        import aiohttp
+        from yarl import URL
+
         url = f"{base}/api/" + "/".join(quote(segment, safe="") for segment in path)
         if query:
             url += "?" + "&".join(f"{key}={quote(value)}" for key, value in query.items())
@@ -166,6 +171,8 @@ def _base(url: str, endpoint: Endpoint) -> tuple[str, str]:
 
 def _words(error: Exception) -> str:
     """Return the text of a network error without the address, which the caller adds."""
+    import aiohttp
+
     if isinstance(error, aiohttp.ClientSSLError):  # its errno is no system error's number
         return str(error)
     if isinstance(error, aiohttp.ClientConnectorError) and (number := error.os_error.errno):
