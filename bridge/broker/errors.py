@@ -2,6 +2,7 @@
 
     BrokerError
       ConnectionLost            the connection is gone, or could not be made
+        TooOld                  RabbitMQ is older than 4.0
         LoginRefused            user, password, certificate or virtual host is wrong
         TlsRefused              one side does not take the other's certificate
         ManagementSilent        no management API answers
@@ -64,6 +65,12 @@ class BrokerError(OutsideError):
 
 class ConnectionLost(BrokerError):
     """The connection to RabbitMQ has ended, or could not be made."""
+
+
+class TooOld(ConnectionLost):
+    """RabbitMQ is older than the bridge needs; the text names both versions."""
+
+    is_retryable = False
 
 
 class LoginRefused(ConnectionLost):

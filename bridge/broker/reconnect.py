@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from bridge.background.supervisor import Standing, Supervisor
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.errors import BrokerError
+from bridge.broker.errors import BrokerError, TooOld
 
 PAUSE_MIN_S = 0.1
 PAUSE_MAX_S = 5.0
@@ -47,7 +47,7 @@ def keep_connected(
         on_lost: called with the error when a connection was lost or could not be made, or the work
             has failed; health names that then no further. Without it, the supervisor does.
         may_end: whether work that has ended has ended rightly.
-        is_final: whether the process ends with an error.
+        is_final: whether the process ends with an error; it always does when RabbitMQ is too old.
     """
 
     async def once() -> None:
@@ -67,7 +67,7 @@ def keep_connected(
         once,
         subject=name,
         may_end=may_end,
-        is_final=is_final,
+        is_final=lambda error: isinstance(error, TooOld) or is_final(error),
         pause_min_s=PAUSE_MIN_S,
         pause_max_s=PAUSE_MAX_S,
         on_failed=failed,

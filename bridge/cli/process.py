@@ -13,9 +13,11 @@ from bridge.broker.errors import (
     LoginRefused,
     ManagementRefused,
     ManagementSilent,
+    TooOld,
 )
 from bridge.cli.garbage import in_steps
 from bridge.model.errors import ServiceBusError
+from bridge.topology.capabilities import UnsupportedVersion
 
 _FILES_MAX = 65_536
 """Limit of open files of the process, if the system allows as many: each connection is a file."""
@@ -28,7 +30,7 @@ def run_to_end(work: Awaitable[None]) -> int:
         _run(work)
     except asyncio.CancelledError:
         return 0  # told to stop while it started
-    except (BrokerError, ServiceBusError) as error:
+    except (BrokerError, ServiceBusError, UnsupportedVersion) as error:
         print(f"busbridge: {error}{advice(error)}", file=sys.stderr)
         return 1
     return 0
@@ -53,6 +55,11 @@ def advice(error: Exception, *, tag: str = "policymaker") -> str:
             return (
                 ". Start RabbitMQ with its management plugin (rabbitmq-plugins enable "
                 "rabbitmq_management), or say where its API is with --management-url."
+            )
+        case TooOld() | UnsupportedVersion():
+            return (
+                ". Upgrade RabbitMQ, or name a newer one with --rabbitmq-url; `make run` brings "
+                "one of its own."
             )
         case LoginRefused():
             return (

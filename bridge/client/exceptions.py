@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridge.model import errors as model
+from bridge.topology.capabilities import Capabilities, UnsupportedVersion
 
 
 class ServiceBusError(Exception):
@@ -40,6 +41,19 @@ class ServiceBusCommunicationError(ServiceBusError):
 
 class ServiceBusAuthenticationError(ServiceBusError):
     """RabbitMQ refuses the login."""
+
+
+class UnsupportedRabbitMQError(ServiceBusError):
+    """RabbitMQ is older than 4.0; no bridge runs there."""
+
+    @classmethod
+    def of(cls, version: object) -> UnsupportedRabbitMQError | None:
+        """Return the error for a RabbitMQ of this version; None when it will do."""
+        try:
+            Capabilities.served(str(version))
+        except UnsupportedVersion as error:
+            return cls(f"{error}.")
+        return None
 
 
 class ServiceBusAuthorizationError(ServiceBusError):

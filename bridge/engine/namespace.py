@@ -271,10 +271,10 @@ class RabbitNamespace:
 
         Raises:
             BrokerError: RabbitMQ or its management API cannot be reached, or refuses the login.
-            UnsupportedVersion: RabbitMQ is older than 3.10.
+            UnsupportedVersion: RabbitMQ is older than 4.0.
         """
         overview = await self._management.overview()
-        self._capabilities = Capabilities.of(overview["rabbitmq_version"])
+        self._capabilities = Capabilities.served(overview["rabbitmq_version"])
         self._is_clustered = await self._management.is_cluster()
         self._receiving.start(self._capabilities, is_clustered=self._is_clustered)
         self.directory.follow(self._on_definitions)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.pool import Lease
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.broker.handover import HandOver, Publish
+from bridge.broker.outcome import resolve
 from bridge.engine.poison import Poison
 from bridge.machine.arrival import PROPERTIES_BYTES_MAX
 from bridge.topology import names
@@ -39,10 +41,6 @@ async def return_expired(connection: Lease, poison: Poison) -> None:
     channel = await connection.channel()
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def fail(error: BrokerError) -> None:
-        if not ended.done():
-            ended.set_exception(error)
-
     def on_delivery(delivery: Delivery) -> None:
         acks = ((channel, delivery.tag),)
         try:
@@ -59,12 +57,12 @@ async def return_expired(connection: Lease, poison: Poison) -> None:
                 )
                 handover.submit((), acks=acks, failpoint="expired_unnumbered.return")
             elif error is not None:
-                fail(error)
+                resolve(ended, error)
 
         handover.submit((publish,), acks=acks, done=done, failpoint="expired_unnumbered.return")
 
     try:
-        channel.on_closed = fail
+        channel.on_closed = partial(resolve, ended)
         await channel.publisher.confirm_select()
         handover = HandOver(channel)
         await channel.consumers.qos(PREFETCH)

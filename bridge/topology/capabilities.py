@@ -41,7 +41,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?(?:[-+.].*)?")
 
 
 class UnsupportedVersion(ValueError):
-    """The version of RabbitMQ is too old for the bridge, or no version at all."""
+    """The version of RabbitMQ is too old, or no version at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +85,7 @@ class Capabilities:
         Raises:
             UnsupportedVersion: the version is older than 3.10, or the text is no version.
         """
-        match = _VERSION.fullmatch(version.strip())
-        if match is None:
-            raise UnsupportedVersion(f"{version!r} is not a RabbitMQ version such as 4.0 or 3.10.8")
-        number = (int(match[1]), int(match[2]))
+        number = _number(version)
         if number < OLDEST:
             raise UnsupportedVersion(
                 f"RabbitMQ {version} is older than 3.10, the oldest on which a quorum queue "
@@ -108,3 +105,24 @@ class Capabilities:
             nack_counts=not is_43,
             compacts_logs=is_43,
         )
+
+    @classmethod
+    def served(cls, version: str) -> Capabilities:
+        """Return the capabilities of a version that the bridge runs on.
+
+        Raises:
+            UnsupportedVersion: the version is older than 4.0, or the text is no version.
+        """
+        if _number(version) < OLDEST_SERVED:
+            raise UnsupportedVersion(
+                f"RabbitMQ {version} is too old: the bridge and its clients need 4.0 or newer "
+                "(4.3 is the fast one)"
+            )
+        return cls.of(version)
+
+
+def _number(version: str) -> Version:
+    match = _VERSION.fullmatch(version.strip())
+    if match is None:
+        raise UnsupportedVersion(f"{version!r} is not a RabbitMQ version such as 4.0 or 4.3.6")
+    return int(match[1]), int(match[2])

@@ -69,7 +69,7 @@ class Peer:
     async def log_in(self) -> None:
         """Do what RabbitMQ does until a connection is open."""
         await self._reader.readexactly(8)
-        properties: Any = {"version": "0", "capabilities": dict.fromkeys(CAPABILITIES, True)}
+        properties: Any = {"version": "4.3.6", "capabilities": dict.fromkeys(CAPABILITIES, True)}
         self.send(spec.Connection.Start(0, 9, properties, "PLAIN", "en_US"), 0)
         await self.expect(spec.Connection.StartOk)
         self.send(spec.Connection.Tune(100, FRAME_MAX, 10), 0)

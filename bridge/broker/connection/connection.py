@@ -12,7 +12,8 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.connection.publisher import CONFIRM_TIMEOUT_S
 from bridge.broker.connection.transport import FRAME_MAX_DEFAULT, Transport
-from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused, TlsRefused
+from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused, TlsRefused, TooOld
+from bridge.topology.capabilities import Capabilities, UnsupportedVersion
 from bridge.wire import amqp091 as wire
 from bridge.wire.basic import Table, python_value, text
 
@@ -99,18 +100,19 @@ class Connection:
 
         Raises:
             LoginRefused: user, password, certificate or virtual host is wrong.
+            TooOld: RabbitMQ is older than 4.0.
             TlsRefused: one side does not take the other's certificate.
             ConnectionLost: no host answers; the text says what each one did.
         """
         failures = []
-        refused: LoginRefused | None = None
+        refused: LoginRefused | TooOld | None = None
         tls_refusals = 0
         for host, port in endpoint.hosts:
             connection = cls(name, timeout_s, confirm_timeout_s)
             try:
                 async with asyncio.timeout(open_timeout_s):
                     await connection._connect(endpoint, host, port, heartbeat_s)
-            except LoginRefused as error:
+            except (LoginRefused, TooOld) as error:
                 # A node that is just starting refuses a login that another node accepts.
                 refused = error
             except TlsRefused as error:
@@ -242,7 +244,11 @@ class Connection:
         start = self._expect(wire.CONNECTION_START)
         self._transport.write(wire.PROTOCOL_HEADER)
         arguments = (await start).arguments
-        properties = python_value(("F", arguments[2]))
+        properties = cast("dict[str, Any]", python_value(("F", arguments[2])))
+        try:
+            Capabilities.served(str(properties.get("version", "")))
+        except UnsupportedVersion as error:
+            raise TooOld(text=str(error)) from error
         mechanisms = cast(bytes, arguments[3]).decode().split()
         tune = self._expect(wire.CONNECTION_TUNE)
         self._write(
@@ -261,7 +267,7 @@ class Connection:
             if error.code in _LOGIN_REFUSALS and "limit" not in error.text:
                 raise LoginRefused(error.code, error.text) from error
             raise
-        self.server_properties = cast("dict[str, Any]", properties)
+        self.server_properties = properties
 
     def _client_properties(self) -> Table:
         return {

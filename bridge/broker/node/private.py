@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.errors import ConnectionLost, ManagementRefused, NodeFailed
+from bridge.broker.errors import ConnectionLost, ManagementRefused, NodeFailed, TooOld
 from bridge.broker.management.api import Management
 from bridge.broker.node.folder import CONFIGURATION, PLUGINS, NodeFolder, NodePorts
 from bridge.broker.node.installation import Installation
@@ -222,6 +222,8 @@ class Node:
                 if self.management_url:
                     async with Management(self.endpoint, self.management_url) as management:
                         await management.overview()
+            except TooOld:  # an installation whose folders do not tell its version
+                raise
             except (ConnectionLost, ManagementRefused):
                 await asyncio.sleep(_POLL_S)
             else:

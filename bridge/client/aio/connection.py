@@ -22,6 +22,7 @@ from bridge.client.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusConnectionError,
     ServiceBusError,
+    UnsupportedRabbitMQError,
 )
 
 CONNECT_S = 15.0
@@ -65,6 +66,7 @@ class AioWire:
         Raises:
             ServiceBusConnectionError: no connection in time.
             ServiceBusAuthenticationError: RabbitMQ refuses the login.
+            UnsupportedRabbitMQError: RabbitMQ is older than 4.0.
             OutcomeUnknownError: the connection is closed for good.
         """
         if self._task is None and self._refused is None:
@@ -137,7 +139,7 @@ class AioWire:
             lost: asyncio.Future[BaseException | None] = self._loop.create_future()
             try:
                 connection = await self._connect(lost)
-            except (AMQPError, OSError, TimeoutError) as error:
+            except (AMQPError, OSError, TimeoutError, UnsupportedRabbitMQError) as error:
                 self._fail(error)
             else:
                 self._backoff.succeeded()
@@ -168,6 +170,10 @@ class AioWire:
         connection.close_callbacks.add(on_close)
         assert connection.transport is not None
         inner = connection.transport.connection
+        too_old = UnsupportedRabbitMQError.of(inner.server_properties.get("version"))
+        if too_old is not None:
+            await connection.close()
+            raise too_old
         tell_blocked(inner, self._on_blocked)
         self._channels_max = inner.connection_tune.channel_max or CHANNELS_MAX
         return connection
@@ -184,6 +190,8 @@ class AioWire:
             self._refused = self.last_error = ServiceBusAuthenticationError(
                 f"RabbitMQ at {self._address} refuses the login: {error!r}"
             )
+        if isinstance(error, UnsupportedRabbitMQError):
+            self._refused = self.last_error = error
         log.warning("No connection to RabbitMQ (%s): %s", self._purpose, self.last_error)
         self._changed.set()
 

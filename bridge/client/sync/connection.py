@@ -24,6 +24,7 @@ from bridge.client.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusConnectionError,
     ServiceBusError,
+    UnsupportedRabbitMQError,
 )
 from bridge.client.sync.channel import PikaChannel
 from bridge.client.sync.loop import Timer
@@ -98,7 +99,7 @@ class PikaWire:
         )
 
     def ready(self, answer: Answer) -> None:
-        """Answer when the connection is open, or RabbitMQ refuses the login."""
+        """Answer when the connection is open, refused by RabbitMQ, or RabbitMQ is too old."""
         if self.is_up:
             succeed(answer)
         elif self._refused is not None:
@@ -158,6 +159,12 @@ class PikaWire:
         if self._is_closed:
             connection.close()
             return
+        too_old = UnsupportedRabbitMQError.of(connection.server_properties.get("version"))
+        if too_old is not None:
+            log.warning("No connection to RabbitMQ (%s): %s", self._purpose, too_old)
+            self._refuse(too_old)
+            connection.close()
+            return
         connection.add_on_connection_blocked_callback(self._on_blocked)
         connection.add_on_connection_unblocked_callback(self._on_unblocked)
         self._connection = connection
@@ -172,11 +179,15 @@ class PikaWire:
         self.last_error = _reason(error, self._address)
         log.warning("No connection to RabbitMQ (%s): %s", self._purpose, self.last_error)
         if isinstance(self.last_error, ServiceBusAuthenticationError):
-            self._refused = self.last_error
-            waiting, self._waiting = self._waiting, []
-            for answer in waiting:
-                fail(answer, self.last_error)
+            self._refuse(self.last_error)
         self._again()
+
+    def _refuse(self, error: ServiceBusError) -> None:
+        """Fail all that waits for a connection, and what will ask for one until there is one."""
+        self._refused = error
+        waiting, self._waiting = self._waiting, []
+        for answer in waiting:
+            fail(answer, error)
 
     def _on_lost(self, connection: RawConnection, error: BaseException) -> None:
         self._connection = None
