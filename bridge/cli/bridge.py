@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -21,14 +22,13 @@ from bridge.admin.service import Service
 from bridge.background.retry import retry
 from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.errors import BrokerError, NodeFailed, NotFound
+from bridge.broker.errors import BrokerError, NotFound
 from bridge.broker.management.api import Management
-from bridge.broker.node.installation import Installation
-from bridge.broker.node.private import Node
 from bridge.cli.build import BUILD
 from bridge.cli.config import applied
 from bridge.cli.measures import families
-from bridge.cli.settings import Settings, SettingsError
+from bridge.cli.rabbitmq import rabbitmq_of
+from bridge.cli.settings import Settings
 from bridge.cli.stalls import Stalls
 from bridge.cli.stopping import Stopping
 from bridge.engine.administration.directory import Directory
@@ -55,6 +55,7 @@ class Bridge:
     Args:
         wanted: the namespace to apply at the start.
         parts: the parts to stop with the bridge, in reverse order.
+        management_url: the management page of a private RabbitMQ.
 
     Attributes:
         namespace: the engine, for the gateway.
@@ -71,11 +72,14 @@ class Bridge:
         parts: AsyncExitStack,
         stopping: Stopping,
         supervisor: Supervisor,
+        *,
+        management_url: str = "",
     ) -> None:
         self._is_private = settings.endpoint is None
         self._host = settings.host_for_clients
         self._endpoint = endpoint
         self._management = management
+        self._management_url = management_url
         self.wanted = wanted
         self._parts = parts
         self._stopping = stopping
@@ -121,6 +125,7 @@ class Bridge:
             BrokerError, ServiceBusError: RabbitMQ refuses the login, or an entity conflicts.
         """
         namespace, sidecar = self.namespace, self._sidecar
+        began_s = time.monotonic()
         stalls = Stalls()
         stalls.start()
         self._parts.callback(stalls.stop)
@@ -144,11 +149,12 @@ class Bridge:
         )
         _log_findings(namespace.findings, is_private=self._is_private)
         await self._work()
+        print(f"start: entities and sidecar: {time.monotonic() - began_s:.1f} s", flush=True)
 
     async def _work(self) -> None:
         sidecar, keep = self._sidecar, self.supervisor.keep
         working = keep("sidecar", sidecar.run, may_end=lambda: sidecar.is_stopping)
-        self._parts.push_async_callback(self._stopping.end, working.task)
+        self._parts.push_async_callback(self._stopping.ended, working.task)
         self.on_stop(sidecar.stop)
         for watching in (
             keep("idle watch", IdleWatch(sidecar, self.namespace.disposal).run),
@@ -162,11 +168,18 @@ class Bridge:
         self._parts.push_async_callback(self._stopping.within, stop)
 
     async def ready(self, listener: socket.socket) -> str:
-        """Return the beginning of the `ready` line: addresses and versions."""
+        """Return the beginning of the `ready` line: addresses and versions.
+
+        Of a private RabbitMQ it has the management page and its login as well.
+        """
         version = (await self._management.overview()).get("rabbitmq_version", "?")
+        page = ""
+        if self._is_private:
+            login = f"{self._endpoint.user}/{self._endpoint.password}"
+            page = f"management={self._management_url} login={login} "
         return (
             f"ready admin=http://{self._host}:{listener.getsockname()[1]} "
-            f"rabbitmq={self._endpoint} version={version} build={BUILD}"
+            f"rabbitmq={self._endpoint} {page}version={version} build={BUILD}"
         )
 
     def _reasons(self) -> list[str]:
@@ -216,57 +229,19 @@ async def bridge_of(
     async with AsyncExitStack() as parts:
         parts.push_async_callback(stopping.end_rest)
         endpoint, management_urls = await parts.enter_async_context(
-            _rabbitmq(settings, stopping, supervisor)
+            rabbitmq_of(settings, stopping, supervisor)
         )
         management = await parts.enter_async_context(Management(endpoint, management_urls))
         wanted = applied(await Directory(management).read(), config, settings.tier)
-        yield Bridge(settings, endpoint, management, wanted, parts, stopping, supervisor)
-
-
-@asynccontextmanager
-async def _rabbitmq(
-    settings: Settings, stopping: Stopping, supervisor: Supervisor
-) -> AsyncIterator[tuple[Endpoint, Sequence[str]]]:
-    """Yield the given RabbitMQ, or a private RabbitMQ that ends with the bridge."""
-    if settings.endpoint is not None:
-        yield settings.endpoint, settings.management_urls
-        return
-    installation = Installation.find()
-    if installation is None:
-        raise SettingsError(
-            f"There is no RabbitMQ 4 on this machine{_too_old()}. `make run` brings one without "
-            "installing it; or install RabbitMQ 4.3, or give --rabbitmq-url."
+        yield Bridge(
+            *(settings, endpoint, management, wanted, parts, stopping, supervisor),
+            management_url=next(iter(management_urls), ""),
         )
-    node = Node(settings.data_dir / "rabbitmq", installation)
-    await node.start()
-    # A child of this process: whatever starts the bridge again starts RabbitMQ again.
-    watching = supervisor.keep(
-        "private RabbitMQ",
-        partial(_has_ended, node),
-        is_final=lambda error: isinstance(error, NodeFailed),
-    )
-    try:
-        yield node.endpoint, (node.management_url,)
-    finally:
-        await stopping.end(watching.task)
-        # A kill loses nothing.
-        await node.stop(stopping.left_s)
 
 
 def _may_pass(error: BaseException) -> bool:
     """Whether a start may succeed later: queues are not up yet, or RabbitMQ is busy (541)."""
     return isinstance(error, BrokerError) and (error.is_retryable or isinstance(error, NotFound))
-
-
-async def _has_ended(node: Node) -> None:
-    await node.has_ended.wait()
-    raise NodeFailed(text="the private RabbitMQ has ended")
-
-
-def _too_old() -> str:
-    """Name the RabbitMQs of this machine that the bridge does not run on."""
-    versions = ", ".join(each.version_text for each in Installation.all())
-    return f" (only {versions}, which is too old)" if versions else ""
 
 
 def _log_findings(findings: Sequence[Finding], *, is_private: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
+from bridge.broker.node.port_holder import holder_of
 from bridge.cli.settings import Port, SettingsError
 
 _NEXT_FREE_TRIES = 100
@@ -28,10 +29,14 @@ def listen(host: str, port: Port, option: str) -> socket.socket:
                 ) from error
             continue
         if number != port.number:
-            print(f"Port {port.number} is taken; --{option} is {number} instead.", flush=True)
+            holder = holder_of(port.number)
+            print(
+                f"Port {port.number} is taken by {holder}; --{option} is {number} instead.",
+                flush=True,
+            )
         return listener
     raise SettingsError(
-        f"Port {port.number} on {host} is taken. "
+        f"Port {port.number} on {host} is taken by {holder_of(port.number)}. "
         f"Stop what listens there, or give another --{option}."
     )
 

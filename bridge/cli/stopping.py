@@ -69,6 +69,14 @@ class Stopping:
         """Cancel works, with the time of one part for their clean-up."""
         await _cancel(set(works), self.left_s)
 
+    async def ended(self, work: asyncio.Task[None]) -> None:
+        """Wait for work that was told to stop; cancel it when it takes too long.
+
+        A cancellation before that would interrupt its clean-up.
+        """
+        await asyncio.wait((work,), timeout=self.left_s)
+        await _cancel({work}, STEP_MIN_S)
+
     async def end_rest(self) -> None:
         """Cancel all tasks left behind by the parts: the loop would wait for them."""
         rest = asyncio.all_tasks() - {asyncio.current_task()}

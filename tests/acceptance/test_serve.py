@@ -193,18 +193,26 @@ def test_a_taken_default_port_gives_way(broker: Broker, vhost: str) -> None:
             assert found is not None
             number = int(found.group(1))
             assert number > 5672
-            assert f"Port 5672 is taken; --port is {number} instead." in bridge.lines
+            (told,) = [line for line in bridge.lines if line.startswith("Port ")]
+            assert re.fullmatch(
+                f"Port 5672 is taken by .*process.*; --port is {number} instead.", told
+            )
         finally:
             bridge.kill()
 
 
+def own_name() -> str:
+    """This process's name, as the system has it."""
+    return Path("/proc/self/comm").read_text().strip()
+
+
 def test_a_taken_port_that_was_asked_for(broker: Broker, vhost: str) -> None:
-    """It is an error that names the port."""
+    """It is an error that names the port, and who has it."""
     with closing(socket.create_server(("127.0.0.1", 0))) as blocker:
         port = str(blocker.getsockname()[1])
         done = serve("--rabbitmq-url", broker.url_of(vhost), "--port", port)
 
-    expect_sentence(done, 2, f"Port {port}", "is taken")
+    expect_sentence(done, 2, f"Port {port}", f"is taken by {own_name()} (process {os.getpid()})")
 
 
 def test_the_well_known_key_stays_on_loopback(

@@ -76,7 +76,7 @@ async def nothing_left_in(folder: Path) -> None:
 
 
 async def test_data_is_kept_between_runs(make_node: MakeNode) -> None:
-    """A message and a global parameter are there after a stop and a start, on other ports."""
+    """A message and a global parameter are there after a stop and a start, on the same ports."""
     node = make_node()
     await node.start()
     connection = await Connection.open(node.endpoint, name="test")
@@ -91,6 +91,7 @@ async def test_data_is_kept_between_runs(make_node: MakeNode) -> None:
     await nothing_left_in(node.folder)
     again = make_node()
     await again.start()
+    assert (again.endpoint, again.management_url) == (node.endpoint, node.management_url)
     connection = await Connection.open(again.endpoint, name="test")
     inbox = Inbox()
     await (await connection.channel()).consumers.consume("q", inbox)

@@ -58,7 +58,7 @@ REPEATED = frozenset({"addresses", "deferred messages", "receiving channel"})
 
 ELSEWHERE = {
     "clients of sessions": "as `REPEATED`; runs while a client of the library has a session",
-    "private RabbitMQ": "its end ends the process (tests/acceptance/test_serve.py)",
+    "private RabbitMQ": "starts a RabbitMQ again (tests/acceptance/test_private.py)",
     "session ping": "as `REPEATED`; runs while another bridge owns a receiver's session",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import secrets
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from bridge.broker.errors import NodeFailed
+from bridge.broker.node.ports import lasting_ports
 
 PLUGINS = ("rabbitmq_management",)
 
@@ -137,6 +139,20 @@ class NodeFolder:
             for each in _STARTING.finditer(log.read_text(errors="replace"))
         ]
         return versions[-1] if versions else "3"
+
+    @property
+    def ports_file(self) -> Path:
+        """The file of the ports that the node has at each start."""
+        return self._path / "ports.json"
+
+    def kept_ports(self) -> tuple[int, int]:
+        """Return the ports of AMQP and of management, chosen at the first start and then kept."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            kept = json.loads(self.ports_file.read_text())
+            return int(kept["amqp"]), int(kept["management"])
+        amqp, management = lasting_ports(2)
+        self.ports_file.write_text(json.dumps({"amqp": amqp, "management": management}) + "\n")
+        return amqp, management
 
     def release(self) -> None:
         """Unlock the folder for other processes."""

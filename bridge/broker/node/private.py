@@ -1,8 +1,9 @@
 """A private RabbitMQ: a child process of this one, on loopback only, with its data in a folder.
 
-The node's ports are free ones, new at each start unless they are given. A node starts epmd by
-itself and never stops it, so the bridge starts epmd as a second child. Node and epmd end with the
-bridge, however the bridge ends (on Linux the kernel ends them).
+The ports of AMQP and management are chosen once and kept in the folder, unless they are given;
+those of the distribution and of epmd are free ones, new at each start. A node starts epmd by itself
+and never stops it, so the bridge starts epmd as a second child. Node and epmd end with the bridge,
+however the bridge ends (on Linux the kernel ends them).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from bridge.broker.errors import ConnectionLost, ManagementRefused, NodeFailed, 
 from bridge.broker.management.api import Management
 from bridge.broker.node.folder import CONFIGURATION, PLUGINS, NodeFolder, NodePorts
 from bridge.broker.node.installation import Installation
-from bridge.broker.node.ports import Ports
+from bridge.broker.node.port_holder import holder_of
+from bridge.broker.node.ports import Ports, PortTaken
 from bridge.broker.node.processes import die_with_parent, end_leftovers
 
 START_TIMEOUT_S = 120.0
@@ -65,8 +67,8 @@ class Node:
             configuration: lines of rabbitmq.conf that add to `CONFIGURATION` or replace lines of
                 it.
             plugins: the enabled plugins.
-            port: AMQP port, 0 for a free one.
-            management_port: HTTP port, 0 for a free one.
+            port: AMQP port, 0 for the folder's own.
+            management_port: HTTP port, 0 for the folder's own.
             epmd_port: port of an epmd that another node of this process has started.
             cookie: Erlang cookie; the nodes of a cluster share one. None keeps the folder's.
         """
@@ -101,11 +103,20 @@ class Node:
         """Whether the node's process is running."""
         return self._process is not None and self._process.returncode is None
 
+    @property
+    def end(self) -> str:
+        """How the node's process has ended, in words."""
+        code = None if self._process is None else self._process.returncode
+        if code is None:
+            return "it was stopped"
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
     async def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start the node and return when it answers over AMQP and HTTP.
 
         Raises:
-            NodeFailed: the node does not start, or not in time; the text has lines of its log.
+            NodeFailed: the node does not start, or not in time; the text has lines of its log, or
+                says who has its port.
         """
         assert not self.is_running, "the node is running"
         self._files.take()
@@ -115,7 +126,7 @@ class Node:
             spared = () if self._epmd is None else (self._epmd.pid,)
             await end_leftovers(self.folder, spared=spared)
             # Reserved, since the node listens on the ports only seconds later.
-            with Ports(4) as ports:
+            with Ports(4, asked_for=self._lasting_ports()) as ports:
                 self._write_files(*ports.numbers)
                 await self._start_epmd()
                 await self._start_server()
@@ -124,6 +135,9 @@ class Node:
         except TimeoutError:
             await self._clear()
             raise NodeFailed(text=self._failure(f"did not answer in {timeout_s:g} s")) from None
+        except PortTaken as error:
+            await self._clear()
+            raise NodeFailed(text=self._taken(error.port)) from error
         except OSError as error:
             await self._clear()
             raise NodeFailed(text=f"RabbitMQ cannot be started: {error}") from error
@@ -157,11 +171,23 @@ class Node:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
+    def _lasting_ports(self) -> tuple[int, int]:
+        if self._port and self._management_port:
+            return self._port, self._management_port
+        amqp, management = self._files.kept_ports()
+        return self._port or amqp, self._management_port or management
+
+    def _taken(self, port: int) -> str:
+        text = f"port {port} of the private RabbitMQ in {self.folder} is taken by {holder_of(port)}"
+        if port in (self._port, self._management_port):
+            return text
+        return f"{text}. End that, or remove {self._files.ports_file} to have other ports chosen"
+
     def _write_files(self, amqp: int, management: int, distribution: int, epmd: int) -> None:
         has_epmd = self._epmd is not None or self._shares_epmd
         ports = NodePorts(
-            amqp=self._port or amqp,
-            management=self._management_port or management,
+            amqp=amqp,
+            management=management,
             distribution=distribution,
             epmd=self.epmd_port if has_epmd else epmd,
         )
