@@ -51,7 +51,7 @@ def variables_to_trust(bridge: Bridge, sdk: str) -> dict[str, str]:
     return dict(shlex.split(each)[1].split("=", 1) for each in exported)
 
 
-def run(command: list[str], cwd: Path, *, within_s: float = 60, **environment: str) -> str:
+def run(command: list[str], cwd: Path, *, within_s: float = 120, **environment: str) -> str:
     """Run a program; return what it prints."""
     done = subprocess.run(
         command,

@@ -136,7 +136,7 @@ class Dotnet:
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as error:
             with error:

@@ -18,7 +18,7 @@ from azure.servicebus import (
 )
 from pika.adapters.blocking_connection import BlockingChannel
 
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 SILENCE_S = 1.0
 
 

@@ -375,7 +375,7 @@ def test_a_missing_right_is_told_in_azures_words_and_nothing_else_is(
             method=method,
         )
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(request, timeout=10)
+            urllib.request.urlopen(request, timeout=120)
         with caught.value as error:
             said = error.read().decode()
         assert f"Authorization failed for specified action: Manage,{action}." in said
@@ -393,7 +393,7 @@ def status_of(bridge: Bridge, path: str, **headers: str) -> tuple[int, str]:
     """Ask without an SDK; return the status and the body."""
     request = urllib.request.Request(f"http://127.0.0.1:{bridge.port}/{path}", headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -413,7 +413,7 @@ def put_queue(bridge: Bridge, name: str, inner: str = "", **headers: str) -> int
         method="PUT",
     )
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         error.close()
@@ -424,7 +424,7 @@ def read_etag(bridge: Bridge, name: str, key: str) -> str:
     """Return the ETag of a queue."""
     url = f"http://127.0.0.1:{bridge.port}/{name}?api-version=2021-05"
     request = urllib.request.Request(url, headers={"Authorization": key})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return str(answer.headers["ETag"])
 
 
@@ -529,7 +529,7 @@ def test_a_body_from_a_stranger_is_refused_in_azure_s_form(bridge: Bridge, body:
         method="PUT",
     )
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=120)
     with caught.value as error:
         said = error.read().decode()
     assert said.startswith("<Error><Code>400</Code><Detail>SubCode=40000. Bad Request.")

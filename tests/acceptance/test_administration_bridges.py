@@ -101,7 +101,7 @@ def test_counts_are_true_at_every_bridge_and_after_a_kill(
         seen.append(_counts(survivor))
         return seen[-1] == COUNTS
 
-    eventually(are_true, "they are true without it", within_s=30)
+    eventually(are_true, "they are true without it", within_s=120)
     assert min(count for counts in seen for count in counts) >= 0
 
 

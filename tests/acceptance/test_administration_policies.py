@@ -36,7 +36,7 @@ def policies(bridge: Bridge) -> Policies:
             env={**os.environ, "SSL_CERT_FILE": str(bridge.ca)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 

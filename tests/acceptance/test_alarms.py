@@ -75,7 +75,7 @@ def test_an_alarm(
             assert str(message) == expected
 
         own.node.rabbitmqctl(*end)
-        eventually(lambda: ready(bridge) == (200, []), within_s=60)
+        eventually(lambda: ready(bridge) == (200, []), within_s=120)
         send(client, "orders", "after")
         while str(take(receiver)[0]) != "after":
             pass
@@ -131,7 +131,7 @@ def test_an_alarm_that_no_send_has_met(
     begin, end = ALARMS["disk"]
     bridge = start_bridge(on=own, vhost="/")
     own.node.rabbitmqctl(*begin)
-    eventually(lambda: ready(bridge)[0] == 503, within_s=60)
+    eventually(lambda: ready(bridge)[0] == 503, within_s=120)
     assert any("alarm" in reason and "disk" in reason for reason in ready(bridge)[1])
     own.node.rabbitmqctl(*end)
-    eventually(lambda: ready(bridge) == (200, []), within_s=60)
+    eventually(lambda: ready(bridge) == (200, []), within_s=120)

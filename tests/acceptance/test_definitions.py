@@ -157,4 +157,4 @@ def test_a_full_queue(bridge: Any, broker: Broker) -> None:
             found = take(receiver, len(accepted))
         assert [str(message) for message in found] == accepted
         assert [message.sequence_number for message in found] == list(range(1, len(found) + 1))
-        eventually(lambda: not is_refused(sending, ServiceBusError), "there is room", within_s=30)
+        eventually(lambda: not is_refused(sending, ServiceBusError), "there is room", within_s=120)

@@ -39,7 +39,7 @@ def run_python(source: str, **environment: str) -> str:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     ).stdout
 

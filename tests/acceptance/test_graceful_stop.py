@@ -59,7 +59,7 @@ class Sender:
 
     async def _hear(self) -> None:
         try:
-            await self.client.until(lambda: self.client.frames, within_s=30)
+            await self.client.until(lambda: self.client.frames, within_s=120)
         except AssertionError:
             return
         self._note()
@@ -183,7 +183,7 @@ def restart_in_turn(start_bridge: StartBridge, rounds: int) -> int:
         for client in clients:
             client.ending.set()
         for client in clients:
-            client.join(30)
+            client.join(120)
             assert not client.is_alive()
     gc.collect()  # here, where its warnings are expected
     stored = drain(bridges[0])

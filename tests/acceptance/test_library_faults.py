@@ -83,7 +83,7 @@ def test_a_send_of_which_nobody_knows(bridge: Any, lane_name: str) -> None:
         lane = ends.enter_context(lane_of(lane_name, SimpleNamespace(amqp_url=relay.url)))
         with ThreadPoolExecutor(1) as pool:
             sending = pool.submit(lane.send, queue, "lost")
-            assert relay.holding.wait(10)
+            assert relay.holding.wait(120)
             relay.cut()
             with pytest.raises(lane.errors.OutcomeUnknownError, match="may have arrived"):
                 sending.result(20)
@@ -119,7 +119,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", program, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 

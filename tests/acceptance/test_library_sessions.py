@@ -195,7 +195,7 @@ def test_a_client_that_dies(bridge: Any, lane_name: str) -> None:
             [sys.executable, "-c", KILLED, bridge.amqp_url, queue],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert (died.returncode, died.stdout) == (-signal.SIGKILL, "2\n"), died.stderr

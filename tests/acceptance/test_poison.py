@@ -163,7 +163,7 @@ FEATURES: tuple[Callable[[Any], None], ...] = (
 
 def everything_goes_on(bridge: Any) -> None:
     """Each feature."""
-    eventually(lambda: is_ready(bridge), "ready", within_s=30)
+    eventually(lambda: is_ready(bridge), "ready", within_s=120)
     for feature in FEATURES:
         feature(bridge)
 

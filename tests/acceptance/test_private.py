@@ -65,7 +65,7 @@ def overview(page: str) -> dict[str, object]:
     login, _, place = page.removeprefix("http://").partition("@")
     request = urllib.request.Request(f"http://{place}/api/overview")
     request.add_header("Authorization", f"Basic {b64encode(login.encode()).decode()}")
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         found: dict[str, object] = json.load(answer)
     return found
 
@@ -159,7 +159,7 @@ def test_ctrl_c_ends_it_with_one_line(private: Bridge, folder: Path) -> None:
     with client_of(private) as client:
         send(client, "orders", "one", "two")
         os.kill(private.pid, signal.SIGINT)
-        assert private.wait(within_s=30) == 0
+        assert private.wait(within_s=120) == 0
     told = private.lines[[" serve.stopping" in line for line in private.lines].index(True) :]
     told = [line for line in told if "connection.closed" not in line]
     assert len(told) == 1, told

@@ -54,7 +54,7 @@ def rules(tmp_path: Path) -> Path:
 
 
 def serve(
-    *arguments: str, environment: Mapping[str, str] | None = None, within_s: float = 60
+    *arguments: str, environment: Mapping[str, str] | None = None, within_s: float = 120
 ) -> subprocess.CompletedProcess[str]:
     """Run a `serve` that is expected to end by itself."""
     return subprocess.run(
@@ -261,7 +261,7 @@ def test_it_ends_within_five_seconds(start_bridge: StartBridge) -> None:
             begin = time.monotonic()
             code = bridge.stop()
             assert time.monotonic() - begin < 5
-            waiting.join(30)
+            waiting.join(120)
 
     assert code == 0
     told = bridge.lines[[" serve.stopping" in line for line in bridge.lines].index(True) :]
@@ -287,7 +287,7 @@ def test_it_ends_in_time_when_rabbitmq_stands_still(
             own.node.signal(signal.SIGSTOP)
             try:
                 begin = time.monotonic()
-                code = bridge.stop(within_s=60)
+                code = bridge.stop(within_s=120)
                 took_s = time.monotonic() - begin
             finally:
                 own.node.signal(signal.SIGCONT)
@@ -333,7 +333,7 @@ def test_ports_of_tls_alone(start_bridge: StartBridge) -> None:
             retry_total=0,
         ) as client:
             send(client, "orders", "over TLS")
-        with closing(socket.create_connection(("127.0.0.1", port), timeout=10)) as plain:
+        with closing(socket.create_connection(("127.0.0.1", port), timeout=120)) as plain:
             plain.sendall(b"AMQP\x03\x01\x00\x00")
             assert plain.recv(8) == b""
 
@@ -629,7 +629,7 @@ def processes_of(folder: Path) -> list[int]:
 def ready(bridge: Bridge) -> tuple[int, list[str]]:
     """The status of /health/ready, and its reasons."""
     try:
-        with urllib.request.urlopen(bridge.admin_url + "/health/ready", timeout=10) as answer:
+        with urllib.request.urlopen(bridge.admin_url + "/health/ready", timeout=120) as answer:
             return answer.status, json.load(answer)["reasons"]
     except urllib.error.HTTPError as error:
         with error:
@@ -682,7 +682,7 @@ def test_readiness_over_a_restart_of_rabbitmq(
         assert ready(bridge)[1]
         assert json.loads(bridge.get("/health/live"))["status"] == "live"
         own.node.start()
-        eventually(lambda: ready(bridge)[0] == 200, within_s=60)
+        eventually(lambda: ready(bridge)[0] == 200, within_s=120)
         with client_of(bridge) as client, client.get_queue_receiver("orders") as receiver:
             send(client, "orders", "after")
             assert [str(message) for message in take(receiver)] == ["after"]
@@ -779,5 +779,5 @@ def test_a_stop_while_it_starts(tmp_path: Path) -> None:
     )
     eventually(lambda: bool(processes_of(folder)))
     process.send_signal(signal.SIGTERM)
-    process.wait(10)
+    process.wait(120)
     eventually(lambda: not processes_of(folder))

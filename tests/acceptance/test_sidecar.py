@@ -115,7 +115,7 @@ def test_its_port_has_health_and_metrics_only(sidecar: Bridge) -> None:
     with caught.value as refusal:
         assert refusal.code == 404
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", sidecar.port), timeout=5)
+        socket.create_connection(("127.0.0.1", sidecar.port), timeout=120)
     (ready,) = [line for line in sidecar.lines if line.startswith("ready")]
     assert "Endpoint=" not in ready
 

@@ -187,8 +187,8 @@ def wiretap(server_port: int) -> Iterator[Wiretap]:
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        acceptor.join(timeout=5)
+        acceptor.join(timeout=120)
         for end in open_sockets:
             end.close()
         for thread in threads:
-            thread.join(timeout=5)
+            thread.join(timeout=120)

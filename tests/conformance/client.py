@@ -30,7 +30,7 @@ from bridge.wire.amqp10.performatives import (
 from tests.conformance.door import KEY, RULE_NAME
 from tests.unit.machine.amqp10.peer import frame
 
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 
 PART_BYTES = 200_000
 """What is sent in one frame of a large message."""

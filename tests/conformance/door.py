@@ -55,7 +55,7 @@ class Door:
     def __exit__(self, *_: object) -> None:
         self.run(self.gateway.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(120)
         self._loop.close()
 
     async def _start(self) -> None:

@@ -44,7 +44,7 @@ def connection(door: Door) -> Iterator[BlockingConnection]:
         f"amqp://{RULE_NAME}:{KEY}@127.0.0.1:{door.port}",
         allowed_mechs="PLAIN",
         allow_insecure_mechs=True,
-        timeout=10,
+        timeout=120,
     )
     yield opened
     opened.close()
@@ -176,7 +176,7 @@ def test_wrong_key(door: Door) -> None:
             f"amqp://{RULE_NAME}:wrong@127.0.0.1:{door.port}",
             allowed_mechs="PLAIN",
             allow_insecure_mechs=True,
-            timeout=10,
+            timeout=120,
         )
 
 

@@ -152,6 +152,6 @@ async def test_answers_left_unread(certified: tuple[Path, Path], is_websocket: b
         transport.pause_reading()  # type: ignore[attr-defined]
         flood = flow() * 400_000
         (stream_of(peer).send(masked(flood)) if is_websocket else transport.write(flood))
-        await until(lambda: served.admission.ended[Ended.UNREAD] == 1, within_s=20)
+        await until(lambda: served.admission.ended[Ended.UNREAD] == 1, within_s=120)
         await until(lambda: not served.admission.connections)
         transport.abort()

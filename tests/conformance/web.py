@@ -120,7 +120,7 @@ def stream_of(client: Client) -> WebSocket:
     return client._writer
 
 
-async def answer_to(port: int, said: bytes, *, within_s: float = 5) -> bytes:
+async def answer_to(port: int, said: bytes, *, within_s: float = 120) -> bytes:
     """Say something on a connection of its own; return all that comes until it ends."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:

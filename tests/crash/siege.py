@@ -88,7 +88,7 @@ def clients(role: str, bridge: Bridge, mark: str, *books: Notes) -> Iterator[Non
         process.stdin.close()
         reader.join()
         lines.close()
-        assert process.wait(timeout=90) == 0, f"the clients of role {role} did not stop"
+        assert process.wait(timeout=120) == 0, f"the clients of role {role} did not stop"
 
 
 class Siege:

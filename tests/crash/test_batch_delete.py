@@ -76,7 +76,7 @@ def deleting(bridge: Bridge, root: Path) -> Iterator[Deletes]:
         process.stdin.close()
         reader.join()
         lines.close()
-        assert process.wait(timeout=90) == 0
+        assert process.wait(timeout=120) == 0
 
 
 def besieged(
@@ -88,8 +88,8 @@ def besieged(
 
         def progress() -> None:
             accepted, counted = notes.count(Accepted), deletes.counted
-            wait_for("another accepted", lambda: notes.count(Accepted) > accepted, within_s=90)
-            wait_for("another deleted", lambda: deletes.counted > counted, within_s=90)
+            wait_for("another accepted", lambda: notes.count(Accepted) > accepted, within_s=120)
+            wait_for("another deleted", lambda: deletes.counted > counted, within_s=120)
 
         siege.kill_in_turn(notes, kills=kills, progress=progress, broker=broker)
     siege.drain(QUEUE, notes, quiet_s=8)

@@ -108,7 +108,7 @@ def test_what_was_held_one_by_one_is_settled_for_good_when_rabbitmq_is_killed(
         counted = ("-q", "list_queues", "--no-table-headers", "name", "messages")
         node = broker.node
         wait_for(
-            "the acks", lambda: expected in node.rabbitmqctl(*counted).splitlines(), within_s=30
+            "the acks", lambda: expected in node.rabbitmqctl(*counted).splitlines(), within_s=120
         )
         node.kill()
         node.start()

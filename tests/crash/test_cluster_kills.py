@@ -82,7 +82,7 @@ def lead(cluster: Broker, queue: str, ours: Node, leading: Node) -> None:
     member = f"'%2F_{queue}'"
     move = f"ra:transfer_leadership({{{member}, node()}}, {{{member}, '{leading.name}'}})."
     ours.rabbitmqctl("eval", move)
-    wait_for("the leader", lambda: leader(cluster, queue) is leading, within_s=30)
+    wait_for("the leader", lambda: leader(cluster, queue) is leading, within_s=120)
 
 
 def queues(broker: Broker) -> list[dict[str, str]]:
@@ -144,7 +144,7 @@ def test_leader_kills(cluster: Broker, start_bridge: StartBridge) -> None:
     pid = siege.bridge.pid
     chance = random.Random(SEED)
     with siege.under_load():
-        wait_for("a bucket", lambda: bool(buckets(cluster)), within_s=30)
+        wait_for("a bucket", lambda: bool(buckets(cluster)), within_s=120)
         for queue in (
             names.inbox("load"),
             names.active_queue("load"),
@@ -154,7 +154,7 @@ def test_leader_kills(cluster: Broker, start_bridge: StartBridge) -> None:
         ):
             time.sleep(chance.uniform(1, 3))
             if queue == BUCKET:
-                wait_for("a bucket", lambda: bool(buckets(cluster)), within_s=30)
+                wait_for("a bucket", lambda: bool(buckets(cluster)), within_s=120)
                 queue = chance.choice(buckets(cluster))
             kill(siege, cluster, leader(cluster, queue))
     assert siege.bridge.pid == pid
@@ -213,10 +213,10 @@ def test_what_is_locked_comes_back_when_the_node_dies_while_another_receiver_ask
             asking = client.get_queue_receiver("load")
             answer = at_once.submit(asking.receive_messages, FEW, max_wait_time=1)
             is_written = partial(third.rabbitmqctl, "eval", WRITTEN % member)
-            wait_for("the consume", lambda: "true" in is_written(), within_s=30)
+            wait_for("the consume", lambda: "true" in is_written(), within_s=120)
             ours.kill()
             others = partial(leading.rabbitmqctl, "eval", "nodes().")
-            wait_for("the death", lambda: ours.name not in others(), within_s=30)
+            wait_for("the death", lambda: ours.name not in others(), within_s=120)
             third.rabbitmqctl("eval", f"sys:resume({member}).")
             answer.exception()
     with (

@@ -63,5 +63,5 @@ def _wait_for_delivery(siege: Siege, begun_ms: int, port: int) -> int:
         ]
         return bool(found)
 
-    wait_for("a delivery after a kill", has_come, within_s=60)
+    wait_for("a delivery after a kill", has_come, within_s=120)
     return min(found) - begun_ms

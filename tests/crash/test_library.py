@@ -102,8 +102,8 @@ class Worker:
         assert process.stdout is not None
         assert self._reader is not None
         assert self._said is not None
-        self._reader.join(90)
-        code = process.wait(90)
+        self._reader.join(120)
+        code = process.wait(120)
         self._said.seek(0)
         said = self._said.read()
         for stream in (process.stdin, process.stdout, self._said):

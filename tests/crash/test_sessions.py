@@ -189,7 +189,7 @@ async def _drained(door: Door) -> None:
     """Wait until the queue is empty; a minute in which nothing leaves it is too long."""
     left = math.inf
     while left:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             left = await _fewer_than(left, door)
 
 

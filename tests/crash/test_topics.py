@@ -57,7 +57,7 @@ def besiege(start_bridge: StartBridge, config: Path, kills: int) -> dict[str, No
 
     def progress() -> None:
         for name, notes in books.items():
-            await_more(notes, f"of {name}", within_s=60)
+            await_more(notes, f"of {name}", within_s=120)
 
     with ExitStack() as at_work:
         at_work.enter_context(clients("topic", bridge, "a", *books.values()))

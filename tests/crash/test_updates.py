@@ -101,7 +101,7 @@ def besieged(siege: Siege, updater: Updater, kills: int, broker: Broker | None) 
     def progress() -> None:
         await_more(notes)
         updates = updater.done
-        wait_for("another update", lambda: updater.done > updates, within_s=90)
+        wait_for("another update", lambda: updater.done > updates, within_s=120)
 
     with clients("send", bridge, "a", notes), clients("receive", bridge, "a", notes):
         siege.kill_in_turn(notes, kills=kills, progress=progress, broker=broker)

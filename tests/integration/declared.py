@@ -9,7 +9,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from bridge.topology.resources import Topology, Value
 from tests.fixtures.broker import Broker
 
-DEADLINE_S = 15.0
+DEADLINE_S = 120.0
 
 
 def declare(channel: BlockingChannel, topology: Topology) -> None:

@@ -22,7 +22,7 @@ from bridge.wire.basic import Properties, text
 from bridge.wire.record import Record
 from tests.fixtures.broker import Broker
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 def outgoing(

@@ -6,7 +6,7 @@ import asyncio
 
 from bridge.broker.connection.delivery import Delivery
 
-WITHIN_S = 20.0
+WITHIN_S = 120.0
 
 QUORUM = {"x-queue-type": "quorum"}
 

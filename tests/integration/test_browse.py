@@ -94,7 +94,7 @@ async def test_the_first_peek_of_an_entity_holds_up_none_of_another(
     monkeypatch.setattr(view, "OTHERS_TELL_S", 3_600.0)
     first = asyncio.create_task(door.namespace.peek(door.path, 0, 1))
     await asyncio.sleep(0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         (found,) = await door.namespace.peek(other, 0, 1)
     assert found.record.body == b"y"
     first.cancel()

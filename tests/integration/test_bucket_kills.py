@@ -87,7 +87,7 @@ def test_a_bucket_whose_queue_says_nothing_is_not_removed(orders: Rig) -> None:
         eventually(lambda: holds.asks >= 2 or relay.holding.is_set())
         assert not relay.holding.is_set()
         node.rabbitmqctl("eval", BUCKET_QUEUES.format(verb="resume"))
-        assert relay.holding.wait(10)
+        assert relay.holding.wait(120)
         relay.release()
 
         eventually(lambda: not orders.has(bucket))
@@ -119,7 +119,7 @@ def test_a_bucket_whose_declaration_is_not_answered_is_removed(orders: Rig) -> N
         orders.start(url=relay.url)
         due_ms = now_ms() + 3_000
         orders.send(b"a", due_ms=due_ms)
-        assert relay.holding.wait(10)
+        assert relay.holding.wait(120)
         assert holds.declaration is not None
         bucket, arguments = holds.declaration.queue, holds.declaration.arguments
         orders.channel.queue_declare(bucket, durable=True, arguments=arguments)
@@ -157,7 +157,7 @@ def test_no_snapshot_has_a_bucket_as_provisional_that_is_safe(orders: Rig) -> No
         sidecar = orders.start(url=relay.url, snapshot_entries=3)
         orders.send(bytes(1_000))
         orders.send(b"a", due_ms=begin_ms + 5_000)
-        assert relay.holding.wait(10)
+        assert relay.holding.wait(120)
         # With the notes that the bucket is provisional and that it is safe these are three. What
         # comes now would have a snapshot written.
         orders.send(b"b")
@@ -187,7 +187,7 @@ def test_a_bucket_that_comes_back_takes_messages(orders: Rig, dies: bool) -> Non
         assert [each.body for each in orders.take(1)] == [b"a"]
         (bucket,) = orders.buckets()
         node.rabbitmqctl("eval", FORGET)
-        assert relay.holding.wait(20)
+        assert relay.holding.wait(120)
         eventually(lambda: not orders.has(bucket))
         orders.connection.close()
         node.kill()
@@ -200,6 +200,6 @@ def test_a_bucket_that_comes_back_takes_messages(orders: Rig, dies: bool) -> Non
         if dies:
             sidecar = orders.start()
 
-        eventually(lambda: not orders.has(bucket), within_s=30)
+        eventually(lambda: not orders.has(bucket), within_s=120)
         orders.send(b"b", due_ms=now_ms() + 1_000)
         assert [each.body for each in orders.take(1)] == [b"b"]

@@ -166,19 +166,19 @@ async def test_a_queue_that_is_dead_for_a_minute_costs_the_others_nothing(
         before = await share(others, twins, 12)
         with dead_queue(broker, vhost, NAME + queue):
             # The first failure may cost those of one connection; a stream is waited for for 30 s.
-            await until(lambda: [*door.namespace.state.silent, *door.sidecar.silent], within_s=60)
+            await until(lambda: [*door.namespace.state.silent, *door.sidecar.silent], within_s=120)
             await asyncio.sleep(5)
             during = [await share(others, twins, 15) for _ in range(4)]
         print(f"{NAME}{queue}: {before} before, {during} meanwhile, {others.passed / 15:.0f}/s")
         assert statistics.mean(each.ratio for each in during) > 0.75 * before.ratio
         assert statistics.mean(each.cost_ms for each in during) < 2 * before.cost_ms
-        await until(lambda: attempt(partial(door.send, "last")), within_s=60)
+        await until(lambda: attempt(partial(door.send, "last")), within_s=120)
         traffic.is_sending = False
         with suppress(TimeoutError):
             await until(lambda: not traffic.missing or running.done(), within_s=180)
         assert not running.done(), running
         assert traffic.missing == set()
-        await until(lambda: not [*door.namespace.state.silent, *door.sidecar.silent], within_s=90)
+        await until(lambda: not [*door.namespace.state.silent, *door.sidecar.silent], within_s=120)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

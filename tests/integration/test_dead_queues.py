@@ -270,7 +270,7 @@ async def test_a_sequencer_that_finds_a_dead_queue_stops_no_other(
             # As a warning: a balancer that saw a reason would take all the others away.
             await until(lambda: is_named(second, NAME)() and not second.sidecar.reasons)
             start_queue(broker, vhost, f"{NAME}/{queue}")
-            await until(lambda: second.sidecar.meters[NAME].is_active, within_s=40)
+            await until(lambda: second.sidecar.meters[NAME].is_active, within_s=120)
             await until(lambda: attempt(partial(second.send, "a")))
             (received,) = await second.client().receive()
             assert received.record.body == b"a"
@@ -287,14 +287,14 @@ async def test_a_dead_bucket_stops_no_other_sequencer(
     await door.namespace.schedule(door.path, [outgoing("later", scheduled_ms=due_ms)])
     with dead_queue(broker, vhost, f"{NAME}/$scheduled/*"):
         await others.lock()
-        await until(is_named(door, NAME), within_s=15)
+        await until(is_named(door, NAME), within_s=120)
         terms = {name: door.sidecar.meters[name].terms for name in OTHERS}
         await others.work_for(3)
         await others.complete()
         assert {name: door.sidecar.meters[name].terms for name in OTHERS} == terms
     client = door.client()
     client.receiver.add_credit(1)
-    await until(lambda: client.received, within_s=60)
+    await until(lambda: client.received, within_s=120)
     assert client.received[0].record.body == b"later"
 
 

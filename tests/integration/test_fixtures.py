@@ -38,7 +38,7 @@ def test_a_killed_node_keeps_what_it_confirmed(start_broker: Callable[[], Broker
         broker.node.start()
         with pika.BlockingConnection(parameters) as connection:
             # A get so soon after the start may find the queue without its leader, and so empty.
-            deliveries = connection.channel().consume("orders", inactivity_timeout=30)
+            deliveries = connection.channel().consume("orders", inactivity_timeout=120)
             _, _, body = next(deliveries)
 
         assert body == b"kept"

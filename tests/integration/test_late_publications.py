@@ -83,6 +83,6 @@ async def _await_marker(connection: Connection, entity: str, *, but: bytes) -> N
     await channel.consumers.qos(100)
     offset = {"x-stream-offset": ("S", b"first")}
     await channel.consumers.consume(names.journal(entity), on_delivery, arguments=offset)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await found.wait()
     await channel.close()

@@ -91,7 +91,7 @@ async def entries(connection: Connection, entity: str) -> list[str]:
     await channel.publisher.publish_confirmed("", stream, journal.entry_properties("end"), b"")
     await channel.consumers.qos(100)
     await channel.consumers.consume(stream, take, arguments={"x-stream-offset": ("S", b"first")})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await is_end.wait()
     await channel.close()
     return kinds[:-1]
@@ -208,7 +208,7 @@ async def test_the_backlog_is_also_what_rabbitmq_has_not_sent_yet(
     meters = sidecar.meters[orders.queue.name]
     working = asyncio.create_task(sidecar.run())
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while meters.ready <= count // 2:
                 await sidecar.count_ready()
                 await asyncio.sleep(0)
@@ -231,7 +231,7 @@ async def test_little_of_a_backlog_is_on_its_way_at_a_time(
         orders.send(b"a")
     leader, living = await begin(orders, connection, shared)
     most = 0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while leader.meters.arrivals < count:
             await asyncio.sleep(0)  # a turn of the loop
             most = max(most, leader.in_flight.count if hasattr(leader, "in_flight") else 0)

@@ -157,7 +157,7 @@ async def test_a_killed_broker(start_broker: StartBroker) -> None:
         with pytest.raises(ServerBusy):
             await door.send("x")
         await asyncio.to_thread(broker.node.start)
-        await until(lambda: door.namespace.state.is_ready, within_s=60)
+        await until(lambda: door.namespace.state.is_ready, within_s=120)
         again = await client.receive(15)
         assert [each.sequence_number for each in again] == list(range(6, 21))
         assert [each.delivery_count for each in again[:5]] == [1] * 5

@@ -140,7 +140,7 @@ def test_an_apply_that_is_killed_half_way_is_finished_by_the_next(
     file = busbridge.file(SLOW, model.Queue(name="more", max_delivery_count=3))
     process = started(file, busbridge.vhost, proxy.url, "--allow")
     proxy.victim = process.pid
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=120)
     proxy.shutdown()
     proxy.server_close()
     assert process.returncode == -signal.SIGKILL, said
@@ -279,7 +279,7 @@ def test_somebody_at_a_terminal_is_asked(busbridge: Command) -> None:
         )
         os.close(theirs)
         os.write(ours, f"{answer}\n".encode())
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
         os.close(ours)
         assert process.returncode == code
         applied = busbridge("check", file)[0]

@@ -70,7 +70,7 @@ async def test_a_full_entity_refuses_sends(endpoint: Endpoint, broker: Broker) -
             assert received.record.properties.message_id == str(number - 1)
             await door.complete(received)
         for each in (door, second):
-            await until(lambda each=each: _is_accepted(each), within_s=30)  # type: ignore[misc]
+            await until(lambda each=each: _is_accepted(each), within_s=120)  # type: ignore[misc]
         received = (await client.receive(2))[1]
         assert received.sequence_number == accepted + 2
 
@@ -89,7 +89,7 @@ async def test_what_is_held_does_not_count(endpoint: Endpoint, broker: Broker) -
             return len(held) >= accepted
 
         await until(hold_all)
-        await until(lambda: _is_accepted(door), within_s=30)
+        await until(lambda: _is_accepted(door), within_s=120)
         await until(hold_all)
         assert not door.sidecar.silent
         await connection.close()
@@ -117,7 +117,7 @@ async def test_a_client_of_the_library_is_told(
                     return False
                 return True
 
-            await until(is_sent, within_s=40)
+            await until(is_sent, within_s=120)
 
 
 async def test_an_entity_made_anew_is_not_full(endpoint: Endpoint, broker: Broker) -> None:
@@ -151,7 +151,7 @@ async def test_a_full_session_entity_refuses_sends(endpoint: Endpoint, broker: B
             await door.namespace.reconciler.check()
             return await _is_refused(door)
 
-        await until(is_refused, within_s=30)
+        await until(is_refused, within_s=120)
         client.receiver.add_credit(6)
         for received in await client.wait(6):
             assert received.lock_token is not None
@@ -160,7 +160,7 @@ async def test_a_full_session_entity_refuses_sends(endpoint: Endpoint, broker: B
         async def is_accepted() -> bool:
             return not await _is_refused(door)
 
-        await until(is_accepted, within_s=40)
+        await until(is_accepted, within_s=120)
 
 
 def of_session_and_size(number: int) -> Outgoing:

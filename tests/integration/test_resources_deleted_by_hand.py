@@ -211,7 +211,7 @@ async def everything(door: Door, case: Case) -> dict[str, set[str]]:
         whole = set(case.sent) if path == OTHER else wanted
         each.receiver.add_credit(5_000)
         with contextlib.suppress(TimeoutError):
-            await until(lambda each=each, whole=whole: whole <= _bodies(each), within_s=60)
+            await until(lambda each=each, whole=whole: whole <= _bodies(each), within_s=120)
         missing[path] = whole - _bodies(each)
         numbers = [one.sequence_number for one in each.received]
         if len(numbers) != len(set(numbers)):

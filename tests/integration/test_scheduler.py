@@ -156,7 +156,7 @@ def test_buckets_whose_time_is_over_are_removed(rig: MakeRig) -> None:
     eventually(orders.buckets)
     orders.take(1)
 
-    eventually(lambda: not orders.buckets(), within_s=20)
+    eventually(lambda: not orders.buckets(), within_s=120)
 
 
 def the_bucket(orders: Rig) -> str:
@@ -195,7 +195,7 @@ def until_held_back(orders: Rig, relay: Relay) -> tuple[SidecarProcess, str]:
     """
     sidecar = orders.start(url=relay.url)
     orders.send(b"a", due_ms=now_ms() + SOON_MS)
-    assert relay.holding.wait(10)
+    assert relay.holding.wait(120)
     return sidecar, the_bucket(orders)
 
 
@@ -230,7 +230,7 @@ def test_a_bucket_is_opened_when_what_was_left_is_confirmed(rig: MakeRig) -> Non
     with Relay(orders.url, holds=is_activation(orders)) as relay:
         sidecar, bucket = until_held_back(orders, relay)
         relay.cut()
-        assert relay.holding.wait(10)
+        assert relay.holding.wait(120)
         assert not is_removed(orders, bucket)
         sidecar.kill()
     orders.start()
@@ -247,7 +247,7 @@ def test_a_bucket_outlasts_what_an_earlier_consumer_holds(rig: MakeRig) -> None:
         sidecar = orders.start(url=relay.url)
         orders.send(b"a", due_ms=now_ms() + SOON_MS)
         bucket = the_bucket(orders)
-        assert relay.holding.wait(10)
+        assert relay.holding.wait(120)
         earlier.basic_consume(bucket, lambda *message: held.append(message[-1]))
         sidecar.kill()
     eventually(lambda: bool(orders.connection.process_data_events() or held))

@@ -27,7 +27,7 @@ from bridge.wire.basic import Properties
 from tests.integration.scripted_broker import Peer, scripted_broker
 
 PLAIN = Properties().encode()
-WITHIN_S = 10
+WITHIN_S = 120.0
 
 
 async def opened(endpoint: Any, **options: float) -> tuple[Connection, Channel]:

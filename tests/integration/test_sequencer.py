@@ -291,7 +291,7 @@ def test_large_messages_do_not_fill_the_memory(rig: MakeRig) -> None:
         orders.publish(body, message_id=str(index))
     sidecar = orders.start(tier="Premium")
 
-    seen = orders.take(150, within_s=90)
+    seen = orders.take(150, within_s=120)
 
     assert numbers(seen) == list(range(1, 151))
     assert [each.properties.message_id for each in seen] == [str(index) for index in range(150)]

@@ -143,7 +143,7 @@ def test_a_kill_at_any_point_loses_and_renumbers_nothing(
         orders.send(later := b"more, later %d" % at_ms, due_ms=at_ms + 3_000)
         history.sent |= {now, soon, later}
         orders.connection.sleep(0.002)
-    assert doomed.process.wait(1) == -signal.SIGKILL
+    assert doomed.process.wait(120) == -signal.SIGKILL
     orders.start()
 
     history.judge(drain(orders, history.sent), can_repeat=True)
@@ -158,7 +158,7 @@ def test_a_kill_with_much_on_its_way(rig: MakeRig) -> None:
         orders.send(*bodies)
         history.sent |= {*bodies}
     doomed = orders.start(failpoint="sequencer.number.confirmed")
-    assert doomed.process.wait(10) == -signal.SIGKILL
+    assert doomed.process.wait(120) == -signal.SIGKILL
     orders.start()
 
     history.judge(drain(orders, history.sent), can_repeat=True)
@@ -171,7 +171,7 @@ def test_a_kill_while_a_message_moves_to_a_finer_bucket(rig: MakeRig, step: str)
     history = History()
     doomed = orders.start(failpoint=f"scheduler.move.{step}:3", finest_ms=60)
     load(orders, history, due_ms=now_ms() + 9_000)
-    assert doomed.process.wait(20) == -signal.SIGKILL
+    assert doomed.process.wait(120) == -signal.SIGKILL
     orders.start(finest_ms=60)
 
     history.judge(drain(orders, history.sent), can_repeat=True)
@@ -184,7 +184,7 @@ def test_a_kill_while_an_expired_message_goes_back(rig: MakeRig, step: str) -> N
     orders.publish(b"late", expiration="1")
     eventually(lambda: not orders.is_empty(names.EXPIRED_UNNUMBERED))
     doomed = orders.start(failpoint=f"expired_unnumbered.return.{step}")
-    assert doomed.process.wait(10) == -signal.SIGKILL
+    assert doomed.process.wait(120) == -signal.SIGKILL
     orders.start()
 
     (dead,) = orders.take(1, queue=names.dead_letter_queue(orders.queue.name))
@@ -197,7 +197,7 @@ def test_a_kill_after_the_answer_keeps_what_was_answered(rig: MakeRig) -> None:
     orders = rig()
     doomed = orders.start(failpoint="sequencer.answered")
     (number,) = orders.schedule(b"a", due_ms=now_ms() + 60_000)
-    assert doomed.process.wait(10) == -signal.SIGKILL
+    assert doomed.process.wait(120) == -signal.SIGKILL
     orders.start()
 
     orders.cancel(number)

@@ -52,7 +52,7 @@ async def filled(
     connections = ConsumerConnections(endpoint, name="test", on_up=on_up)
     connections.start()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             yield connections, []
     finally:
         await connections.close()

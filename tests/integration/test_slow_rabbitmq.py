@@ -59,7 +59,7 @@ def test_a_schedule_that_is_due_at_a_takeover_stops_nobody(rig: MakeRig) -> None
     first.wait_ready()
     due_ms = now_ms() + SOON_MS
     orders.send(b"due", due_ms=due_ms)
-    first.process.wait(30)
+    first.process.wait(120)
     eventually(lambda: now_ms() > due_ms)
     orders.send(b"behind")
     with Relay(orders.url, delay_s=DELAY_S) as relay:

@@ -181,7 +181,7 @@ async def use(door: Door, port: int, admin_port: int) -> None:
 
         async def is_done() -> bool:
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(120):
                     await use()
             except (Exception, asyncio.CancelledError) as error:
                 if not isinstance(error, Exception):

@@ -308,7 +308,7 @@ async def test_a_full_topic_refuses_sends(door: Door) -> None:
             return True
         return False
 
-    await until(is_refused, within_s=30)
+    await until(is_refused, within_s=120)
     for name in ("one", "other"):
         client = door.client(path=EntityPath(f"small/subscriptions/{name}"))
         assert [each.sequence_number for each in await client.receive(3)] == [1, 2, 3]

@@ -14,7 +14,7 @@ async def test_a_loop_that_stands_still() -> None:
     stalls.start()
     try:
         time.sleep(0.3)  # noqa: ASYNC251
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             while not stalls.longest_s:  # noqa: ASYNC110
                 await asyncio.sleep(0)
     finally:
