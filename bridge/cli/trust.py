@@ -12,7 +12,7 @@ from pathlib import Path
 from bridge.cli.settings import Settings, SettingsError, add_options, read_settings
 
 STORE_PASSWORD = "changeit"
-"""Java's own default; the store holds no secret."""
+"""What Java's own store has; it holds no secret."""
 
 _OPTIONS = ("data-dir", "host", "tls-cert", "tls-name")
 
@@ -27,13 +27,18 @@ Python (messages and administration)
 JavaScript
     export NODE_EXTRA_CA_CERTS={ca}
 
-Java
+Java (a copy of the store of its own authorities, with the bridge's beside them)
+    install -m 600 "$(java -XshowSettings:properties -version 2>&1 | \
+sed -n 's/^ *java.home = //p')/lib/security/cacerts" {store}
     keytool -importcert -noprompt -alias busbridge -file {ca} \
--keystore {store} -storetype PKCS12 -storepass {password}
+-keystore {store} -storepass {password}
     export JAVA_TOOL_OPTIONS="-Djavax.net.ssl.trustStore={store} \
 -Djavax.net.ssl.trustStorePassword={password}"
 
 Go (Linux)
+    export SSL_CERT_FILE={ca}
+
+.NET (Linux)
     export SSL_CERT_FILE={ca}
 """
 
@@ -85,6 +90,6 @@ def _advice(ca: Path, heading: str) -> str:
         heading=heading,
         ca=shlex.quote(str(ca)),
         python=repr(str(ca)),
-        store=shlex.quote(str(ca.with_name("truststore.p12"))),
+        store=shlex.quote(str(ca.with_name("truststore"))),
         password=STORE_PASSWORD,
     )

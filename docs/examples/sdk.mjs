@@ -1,9 +1,7 @@
 // The unmodified Azure SDK against the bridge: send, receive, complete.
 import { ServiceBusClient } from "@azure/service-bus";
 
-const client = new ServiceBusClient(
-  "Endpoint=sb://localhost;SharedAccessKeyName=RootManageSharedAccessKey;" +
-  "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;");
+const client = new ServiceBusClient(process.env.SERVICEBUS_CONNECTION_STRING);
 
 await client.createSender("orders").sendMessages({ body: "two pears", messageId: "2" });
 const receiver = client.createReceiver("orders");

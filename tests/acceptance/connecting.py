@@ -218,6 +218,37 @@ _, err = client.DeleteQueue(ctx, "made", nil)
 check(err)
 """
 
+CSHARP = """\
+using System;
+using System.Threading.Tasks;
+using Azure.Messaging.ServiceBus;
+using Azure.Messaging.ServiceBus.Administration;
+
+string emulatorString = "{emulator}";
+string connectionString = "{plain}";
+{snippet}
+{rest}
+"""
+
+CSHARP_MESSAGES = """\
+await using (client)
+{
+    await client.CreateSender("orders").SendMessageAsync(new ServiceBusMessage("hello"));
+    var receiver = client.CreateReceiver("orders");
+    var message = await receiver.ReceiveMessageAsync(TimeSpan.FromSeconds(10));
+    await receiver.CompleteMessageAsync(message);
+    Console.WriteLine(message.Body.ToString());
+}
+"""
+
+CSHARP_ADMINISTRATION = """\
+await admin.CreateQueueAsync("made");
+var names = "";
+await foreach (var queue in admin.GetQueuesAsync()) names += " " + queue.Name;
+Console.WriteLine("hello" + names);
+await admin.DeleteQueueAsync("made");
+"""
+
 
 def program(bridge: Bridge, language: str, way: str) -> str:
     """Return a whole program around a snippet: it sends, receives and prints "hello"."""
@@ -234,5 +265,6 @@ PROGRAMS = {
     "python": (PYTHON, PYTHON_MESSAGES, PYTHON_ADMINISTRATION),
     "javascript": (JAVASCRIPT, JAVASCRIPT_MESSAGES, JAVASCRIPT_ADMINISTRATION),
     "java": (JAVA, JAVA_MESSAGES, JAVA_ADMINISTRATION),
+    "csharp": (CSHARP, CSHARP_MESSAGES, CSHARP_ADMINISTRATION),
     "go": (GO, GO_MESSAGES, GO_ADMINISTRATION),
 }

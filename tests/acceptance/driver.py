@@ -83,12 +83,16 @@ def go_program(name: str, package: str = ".") -> list[str]:
 
 
 def dotnet_program(name: str) -> list[str]:
-    """Build a C# program; return its command.
+    """Build a C# program of the tests; return its command."""
+    return dotnet_built(HERE / "dotnet" / name)
+
+
+def dotnet_built(folder: Path) -> list[str]:
+    """Build the C# program of a folder, which is named after it; return its command.
 
     DOTNET_KIT names a program that compiles and runs a folder of C# (`KIT TOOLS FOLDER ARGUMENTS`)
     where .NET's own SDK is not installed.
     """
-    folder = HERE / "dotnet" / name
     kit = os.environ.get("DOTNET_KIT")
     if kit:
         command = [kit, str(HERE.parents[1] / ".busbridge" / "dotnet"), str(folder)]
@@ -96,7 +100,7 @@ def dotnet_program(name: str) -> list[str]:
         return command
     dotnet = tool("dotnet", ".NET 10 is needed, or DOTNET_KIT")
     build(folder, dotnet, "build", "--nologo", "--output", "target/out")
-    return [dotnet, str(folder / "target" / "out" / f"{name}.dll")]
+    return [dotnet, str(folder / "target" / "out" / f"{folder.name}.dll")]
 
 
 def node_program(script: str, folder: str = "node") -> list[str]:

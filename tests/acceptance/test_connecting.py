@@ -44,8 +44,8 @@ def test_javascript(bridge: Bridge, way: str) -> None:
 
 
 def test_every_snippet_is_run() -> None:
-    """Here, or for Java and Go in test_connecting_sdks.py; Go's WebSockets want a library more."""
-    languages = ("python", "javascript", "java", "go")
+    """Here, or for Java, Go and .NET in test_connecting_sdks.py; Go's WebSockets want a library."""
+    languages = ("python", "javascript", "java", "go", "csharp")
     every = {(language, way) for language in languages for way in WAYS}
 
     assert set(snippets()) == every - {("go", "websockets")}

@@ -25,7 +25,7 @@ def test_it_names_the_ca_for_each_sdk(
     ca = tmp_path / "data" / "tls" / "ca.pem"
     assert ca.is_file()
     parts = {part.split()[0]: part for part in said.split("\n\n")[1:]}
-    assert list(parts) == ["Python", "JavaScript", "Java", "Go"]
+    assert list(parts) == ["Python", "JavaScript", "Java", "Go", ".NET"]
     assert all(str(ca) in part for part in parts.values())
     assert "localhost, 127.0.0.1, ::1, bus.example" in said
 
