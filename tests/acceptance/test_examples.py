@@ -1,4 +1,4 @@
-"""The examples of the documentation, as they stand but for the port."""
+"""The examples of the documentation, as they stand."""
 
 from __future__ import annotations
 
@@ -24,13 +24,6 @@ def config() -> Path:
     return EXAMPLES / "Config.json"
 
 
-def source_for(bridge: Bridge, name: str) -> str:
-    """An example's text, with the bridge's port in its connection string."""
-    text = (EXAMPLES / name).read_text()
-    assert "sb://localhost;" in text
-    return text.replace("sb://localhost;", f"sb://localhost:{bridge.port};")
-
-
 def run_python(source: str, **environment: str) -> str:
     """Run a program; return what it prints."""
     return subprocess.run(
@@ -46,12 +39,17 @@ def run_python(source: str, **environment: str) -> str:
 
 def test_python(bridge: Bridge) -> None:
     """The Python SDK receives what it has sent."""
-    assert run_python(source_for(bridge, "sdk.py")).endswith("two apples\n")
+    source = (EXAMPLES / "sdk.py").read_text()
+    printed = run_python(source, SERVICEBUS_CONNECTION_STRING=bridge.connection_string)
+
+    assert printed.endswith("two apples\n")
 
 
 def test_node(bridge: Bridge, run_node: RunNode) -> None:
     """So does the JavaScript SDK."""
-    printed = run_node("--input-type=module", "-e", source_for(bridge, "sdk.mjs"))
+    source = (EXAMPLES / "sdk.mjs").read_text()
+    address = bridge.connection_string
+    printed = run_node("--input-type=module", "-e", source, SERVICEBUS_CONNECTION_STRING=address)
 
     assert printed.endswith("two pears\n")
 
