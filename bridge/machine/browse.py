@@ -15,7 +15,7 @@ which are there.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from enum import IntEnum
 
@@ -43,13 +43,46 @@ class Numbers:
         self.active = Ranges()
         self.deferred = Ranges()
         self.floor = 0
+        self._moved: set[int] = set()
 
     def take(self, entry: Settled) -> None:
         """Add the numbers of an entry."""
         for first, last in entry.active:
             self.active.add(first, last)
+            if last - first < len(self._moved):
+                self._moved.difference_update(range(first, last + 1))
+            else:
+                self._moved = {each for each in self._moved if not first <= each <= last}
         for first, last in entry.deferred:
             self.deferred.add(first, last)
+
+    def moved(self, number: int, place: Place) -> None:
+        """Take an entry of the moved stream.
+
+        A message whose move RabbitMQ refused is said to be active again; one that the settled
+        stream says has left has left.
+        """
+        if place is not Place.ACTIVE:
+            if number not in self.active:
+                self.active.add(number, number)
+                self._moved.add(number)
+        elif number in self._moved:
+            self._moved.remove(number)
+            self.active.remove(number)
+
+    def recorded(self) -> list[tuple[int, int]]:
+        """Return the ranges of `active` without what only the moved stream says."""
+        only_moved = sorted(self._moved)
+        found: list[tuple[int, int]] = []
+        for first, last in self.active:
+            low, high = bisect_left(only_moved, first), bisect_right(only_moved, last)
+            for each in only_moved[low:high]:
+                if first < each:
+                    found.append((first, each - 1))
+                first = each + 1
+            if first <= last:
+                found.append((first, last))
+        return found
 
     def is_gone(self, number: int) -> bool:
         """Whether a message is neither available nor locked."""

@@ -38,6 +38,14 @@ class Ranges:
         self._firsts[low:high] = [first]
         self._lasts[low:high] = [last]
 
+    def remove(self, number: int) -> None:
+        """Remove a number of the set."""
+        at = bisect_right(self._firsts, number) - 1
+        first, last = self._firsts[at], self._lasts[at]
+        kept = [each for each in ((first, number - 1), (number + 1, last)) if each[0] <= each[1]]
+        self._firsts[at : at + 1] = [each[0] for each in kept]
+        self._lasts[at : at + 1] = [each[1] for each in kept]
+
     def next_free(self, number: int) -> int:
         """Return the lowest number not in the set, from `number` on."""
         at = bisect_right(self._firsts, number) - 1

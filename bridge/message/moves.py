@@ -9,6 +9,7 @@ refuse        a message that cannot be handled, or is misplaced: back too, to be
 dead_letter   to the dead-letter queue, because a client says so, or as `fate` says
 again         back into its own queue, at the end, with changed properties
 defer         into the queue of deferred messages
+stayed        to the stream alone: a message whose move was refused is where it was
 """
 
 from __future__ import annotations
@@ -120,11 +121,7 @@ def again(place: Place, message: Message, changes: Table, failures: int, now_ms:
     Args:
         failures: the failed deliveries that the message has then.
     """
-    properties = _changed(message, changes)
-    assert properties.headers is not None
-    properties.headers[headers.DELIVERED] = long(failures)
-    if place.is_dead_letter:
-        properties.headers[headers.DEAD_LETTERED] = long(message.failures)
+    properties = _counted(place, message, changes, failures)
     if message.expires_ms is not None:
         left_ms = max(message.expires_ms - now_ms, 0)
         properties.expiration = str(left_ms) if left_ms <= TTL_MAX_MS else None
@@ -139,6 +136,27 @@ def defer(place: Place, message: Message, changes: Table) -> Move:
     properties.headers[headers.DEFERRED] = text(sub_queue.value)
     properties.headers[headers.DELIVERED] = long(message.failures)
     return _to(place, names.deferred_queue(place.queue.path), properties, message)
+
+
+def stayed(place: Place, message: Message) -> Publication:
+    """Return the publication that tells peeks that a message is still where it was.
+
+    When the target queue of a move refuses a message, the stream of moved messages may have taken
+    it all the same, and would say that the message has left.
+    """
+    properties = _counted(place, message, {}, message.failures)
+    _, entry = fitting(_to(place, place.resource, properties, message))
+    return entry
+
+
+def _counted(place: Place, message: Message, changes: Table, failures: int) -> Properties:
+    """Return a message's properties in its own queue, with its failed deliveries."""
+    properties = _changed(message, changes)
+    assert properties.headers is not None
+    properties.headers[headers.DELIVERED] = long(failures)
+    if place.is_dead_letter:
+        properties.headers[headers.DEAD_LETTERED] = long(message.failures)
+    return properties
 
 
 def _to(place: Place, queue: str, properties: Properties, message: Message) -> Move:

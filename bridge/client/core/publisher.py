@@ -122,20 +122,33 @@ class Publisher:
         Raises:
             ServiceBusError: there is no connection, or an alarm; nothing was published.
         """
-        errors: list[Exception | None] = []
+        self.publish_each(publishes, lambda errors: confirmed(together(errors)))
 
-        def count(error: Exception | None) -> None:
-            errors.append(error)
-            if len(errors) == len(publishes):
-                confirmed(together(errors))
+    def publish_each(
+        self, publishes: Sequence[Publication], confirmed: Callable[[list[Exception | None]], None]
+    ) -> None:
+        """Publish messages; call `confirmed` once, with the outcome of each.
+
+        Raises:
+            ServiceBusError: there is no connection, or an alarm; nothing was published.
+        """
+        errors: list[Exception | None] = [None] * len(publishes)
+        missing = len(publishes)
+
+        def count(index: int, error: Exception | None) -> None:
+            nonlocal missing
+            errors[index] = error
+            missing -= 1
+            if not missing:
+                confirmed(errors)
 
         for index, each in enumerate(publishes):
             try:
-                self.publish(*each, count)
+                self.publish(*each, partial(count, index))
             except ServiceBusError as error:
                 if not index:
                     raise
-                count(Refused(str(error)))
+                count(index, Refused(str(error)))
 
     def ask(
         self, exchange: str, key: str, headers: Table, body: bytes, answered: Answered,

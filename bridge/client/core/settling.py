@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -109,7 +110,9 @@ class Settling:
         self, locks: LockTable, token: UUID, make: Callable[[Held], Move], how: Left,
         answer: Answer,
     ) -> None:  # fmt: skip
-        """Publish a locked message, and ack it after the confirm; if refused, its lock stays.
+        """Publish a locked message, and ack it after the confirm.
+
+        If the target queue refuses it, its lock stays, and peeks are told that it is where it was.
 
         After an unknown outcome the message may be in both places, so it is published again until
         it has left this one.
@@ -120,47 +123,65 @@ class Settling:
         lock = locks.release(token)
         held = lock.held
 
-        def confirmed(error: Exception | None) -> None:
+        def confirmed(errors: list[Exception | None]) -> None:
+            refusal = errors[0]
             if held.channel.is_closed:
                 fail(answer, MessageLockLostError(LOCK_LOST))
-            elif error is not None and is_refused(error):
-                locks.restore(token, lock)
-                fail(answer, ServiceBusError(f"The message stays locked: {error}"))
-            elif error is not None:
-                self.surely(held, publishes, how, answer)
-            else:
+            elif not any(errors):
                 self._leave(held, how)
                 succeed(answer)
+            elif refusal is None or not is_refused(refusal):
+                self.surely(held, publishes, how, answer)
+            elif all(each is not None and is_refused(each) for each in errors):
+                stay(refusal)
+            else:
+                entry = (moves.stayed(self._place, held),)
+                self._until_stored(held, entry, partial(stay, refusal))
+
+        def stay(refusal: Exception) -> None:
+            if held.channel.is_closed:
+                fail(answer, MessageLockLostError(LOCK_LOST))
+                return
+            locks.restore(token, lock)
+            fail(answer, ServiceBusError(f"The message stays locked: {refusal}"))
 
         try:
             publishes = make(held)
             if len(publishes[0].properties) > moves.PROPERTIES_BYTES_MAX:
                 raise MessageSizeExceededError("The message's properties would be too large.")
-            self._publisher.publish_all(publishes, confirmed)
+            self._publisher.publish_each(publishes, confirmed)
         except Exception:
             locks.restore(token, lock)
             raise
 
     def surely(self, held: Held, publishes: Move, how: Left, answer: Answer | None = None) -> None:
         """Move a message; retry until that is done or RabbitMQ has taken the message back."""
-        fitting = moves.fitting(publishes)
         told = Told() if answer is None else answer
 
-        def confirmed(error: Exception | None) -> None:
+        def done() -> None:
             if held.channel.is_closed:
                 fail(told, MessageLockLostError(LOCK_LOST))
-            elif error is None:
-                self._leave(held, how)
-                succeed(told)
+                return
+            self._leave(held, how)
+            succeed(told)
+
+        self._until_stored(held, moves.fitting(publishes), done)
+
+    def _until_stored(self, held: Held, publishes: Move, done: Callable[[], None]) -> None:
+        """Publish until all is stored, or RabbitMQ has taken the message back; then call `done`."""
+
+        def confirmed(error: Exception | None) -> None:
+            if error is None or held.channel.is_closed:
+                done()
             else:
                 self._wire.later(RETRY_S, attempt)
 
         def attempt() -> None:
             if held.channel.is_closed:
-                fail(told, MessageLockLostError(LOCK_LOST))
+                done()
                 return
             try:
-                self._publisher.publish_all(fitting, confirmed)
+                self._publisher.publish_all(publishes, confirmed)
             except ServiceBusError:
                 self._wire.later(RETRY_S, attempt)
 

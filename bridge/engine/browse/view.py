@@ -96,7 +96,7 @@ class Side:
         self._read_bytes += len(entry.body)
 
     async def _write_again(self) -> None:
-        for body in entries(list(self.numbers.active), list(self.numbers.deferred)):
+        for body in entries(self.numbers.recorded(), list(self.numbers.deferred)):
             await self._sender.publish("", names.settled(self.queue), PROPERTIES, body)
 
 
@@ -200,5 +200,4 @@ class BrowseView:
         if number is None or place is None:
             return
         self.set_aside.moved(number, place)
-        if place is not Place.ACTIVE:
-            self.active.numbers.active.add(number, number)
+        self.active.numbers.moved(number, place)

@@ -251,7 +251,11 @@ class Departure:
         try:
             await moving
         except BrokerError as error:
-            if isinstance(error, AckLost) or _is_here_only(publishes, error):
+            if isinstance(error, AckLost):
+                raise
+            if _is_here_only(publishes, error):
+                if error.is_partial:
+                    await self._show_again(source, holding)
                 raise
             unknown = error
 
@@ -264,6 +268,19 @@ class Departure:
                 return failure is not unknown and _is_passing(failure)
 
             await retry(attempt, wait_s=RETRY_S, retryable=is_passing)
+
+    async def _show_again(self, source: Source, holding: HeldMessage) -> None:
+        """Tell peeks that a message is where it was: they may have been told of its move.
+
+        That is done before the message can be moved again.
+        """
+        exchange, key, properties, body = moves.stayed(source, holding)
+
+        async def attempt() -> None:
+            if holding.channel.close_reason is None:
+                await self._sender.publish(exchange, key, properties, body)
+
+        await retry(attempt, wait_s=RETRY_S, retryable=_is_passing)
 
     def _hand_over(
         self, source: Source, holding: HeldMessage, publishes: Move, failpoint: str, how: Left

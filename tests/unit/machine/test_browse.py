@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from bridge.machine.browse import (
     Numbers,
     Place,
@@ -88,3 +91,24 @@ def test_the_newest_of_a_count_are_there() -> None:
     assert newest([5, 1, 3], 2) == 3
     assert newest([5, 1, 3], 3) is None
     assert newest([5], 0) == 6
+
+
+@given(st.lists(st.tuples(st.sampled_from(["dead", "active", "settled"]), st.integers(1, 6))))
+def test_a_message_is_gone_if_its_last_move_or_the_settled_stream_says_so(
+    said: list[tuple[str, int]],
+) -> None:
+    """Whatever the order in which the two streams are read; only what was settled is recorded."""
+    numbers = Numbers()
+    last: dict[int, str] = {}
+    settled: set[int] = set()
+    for what, number in said:
+        if what == "settled":
+            settled.add(number)
+            numbers.take(Settled(active=[(number, number)]))
+        else:
+            last[number] = what
+            numbers.moved(number, Place.DEAD if what == "dead" else Place.ACTIVE)
+    for number in range(1, 7):
+        assert numbers.is_gone(number) == (number in settled or last.get(number) == "dead")
+    recorded = numbers.recorded()
+    assert {each for first, end in recorded for each in range(first, end + 1)} == settled
