@@ -713,6 +713,24 @@ METRICS = {
 """What operators' dashboards ask for; the sample of a counter has `_total` behind it."""
 
 
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "127.0.0.1"])
+def test_the_image_asks_for_its_health_at_the_port_that_is_set(
+    start_bridge: StartBridge, host: str
+) -> None:
+    """Its script says 0 where a bridge answers with 200, and 1 where it does not, or nobody is."""
+    bridge = start_bridge()
+    script = str(Path(__file__).parents[2] / "docker" / "health")
+
+    def asked(what: str) -> int:
+        port = str(urllib.parse.urlsplit(bridge.admin_url).port)
+        environment = {**os.environ, "BUSBRIDGE_ADMIN_PORT": port, "BUSBRIDGE_HOST": host}
+        return subprocess.run([script, what], env=environment, check=False, timeout=60).returncode
+
+    assert [asked(what) for what in ("live", "ready", "nothing")] == [0, 0, 1]
+    bridge.kill()
+    assert asked("live") == 1
+
+
 def test_metrics_are_prometheus_text(start_bridge: StartBridge) -> None:
     """Prometheus's own parser reads them, and each that dashboards ask for is there."""
     bridge = start_bridge()
