@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from bridge.admin.access import Access
+from bridge.admin.access import AUTHORIZATION, Access
 from bridge.admin.answers import Answer, Asked, answered
 from bridge.admin.operations import Operations
 from bridge.admin.target import parse_target
+from bridge.model.access import cause_of
 from bridge.model.access_rules import RuleSet
-from bridge.model.errors import ArgumentError
+from bridge.model.errors import ArgumentError, Unauthorized
 from bridge.wire.atom.documents import BODY_BYTES_MAX
+
+_log = logging.getLogger("busbridge.administration")
 
 _BROKEN = "The rest of the request did not come, or is malformed."
 
@@ -53,7 +57,7 @@ class Service:
         return web.Response(text=answer.text, status=answer.status, headers=headers)
 
     async def _answer(self, request: web.Request) -> Answer:
-        access = Access(request.headers, self._rules(), request.host, self._now_s())
+        access = self._access(request)
         self._on_authorized(request)
         target = parse_target(request.raw_path)
         self._operations.check(request.method, target, access)
@@ -67,6 +71,17 @@ class Service:
             etag=request.headers.get("If-Match", ""),
         )
         return await self._operations.carry_out(request.method, asked)
+
+    def _access(self, request: web.Request) -> Access:
+        try:
+            return Access(request.headers, self._rules(), request.host, self._now_s())
+        except Unauthorized as error:
+            if AUTHORIZATION in request.headers:
+                _log.info(
+                    "token.refused peer=%s audience=%r reason=%r",
+                    *(request.remote, f"{request.host}{request.path}", cause_of(error)),
+                )
+            raise
 
 
 async def _body(request: web.Request) -> bytes:

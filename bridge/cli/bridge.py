@@ -167,6 +167,11 @@ class Bridge:
         """Register a part's stop, which runs before the stops of earlier parts."""
         self._parts.push_async_callback(self._stopping.within, stop)
 
+    @property
+    def rabbitmq_ports(self) -> tuple[int, ...]:
+        """The AMQP ports of RabbitMQ's hosts."""
+        return tuple(port for _, port in self._endpoint.hosts)
+
     async def ready(self, listener: socket.socket) -> str:
         """Return the beginning of the `ready` line: addresses and versions.
 

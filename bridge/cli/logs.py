@@ -8,7 +8,10 @@ import sys
 import time
 
 _SECRET = re.compile(
-    r"(SharedAccessKey=|sig=|://[^:/@\s]*:|password[=:]\s*)[^\s;&@]+", re.IGNORECASE
+    r"(SharedAccessKey=|sig=|password[=:]\s*)[^\s;&@]+"
+    # Of a URL the password, which ends with the last @; what is no number can be no port.
+    r"|(://[^\[:/@\s]*:)(?:\S+(?=@)|(?!\d{1,5}\b)[^\s;&@]+)",
+    re.IGNORECASE,
 )
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -32,7 +35,7 @@ class LineFormatter(logging.Formatter):
             traceback = self.formatException(record.exc_info).splitlines()
             text += "".join(f"\n  {_safe(row)}" for row in traceback)
         line = f"{moment}.{int(record.msecs):03d}Z {record.levelname.lower():7} {text}"
-        return _SECRET.sub(lambda found: found[1] + "***", line)
+        return _SECRET.sub(lambda found: (found[1] or found[2]) + "***", line)
 
 
 def _safe(text: str) -> str:

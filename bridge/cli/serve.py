@@ -97,6 +97,7 @@ async def _serve(
                 message_bytes_max=TIER_MESSAGE_SIZE_MAX_BYTES[bridge.wanted.tier],
                 connections_max=settings.connections_max,
                 unauthenticated_max=settings.unauthenticated_max,
+                rabbitmq_ports=bridge.rabbitmq_ports,
             ),
             app=application(service),
             supervisor=bridge.supervisor,

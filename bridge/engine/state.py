@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -18,6 +19,8 @@ from bridge.topology.lacking import Lack
 from bridge.topology.policy import PREFIX, winners
 from bridge.topology.resources import Policy
 
+log = logging.getLogger(__name__)
+
 MADE_AGAIN_MS = 600_000
 """How long health names a resource that was made again."""
 
@@ -28,7 +31,6 @@ class State:
     Attributes:
         management: the management API's error at the last attempt, else `None`.
         findings: a sentence for each foreign policy that overrides the bridge's.
-        alarms: RabbitMQ's alarms by its management API, such as `disk on rabbit@a`.
         conflicts: a sentence for each resource that is there with other settings.
     """
 
@@ -40,7 +42,9 @@ class State:
         self._sessions = sessions
         self.management: str | None = None
         self.findings: Sequence[str] = ()
-        self.alarms: Sequence[str] = ()
+        self._alarms: Sequence[str] = ()
+        self._alarm = ""
+        services.sender.on_blocked = self._note_alarm
         self.conflicts: Sequence[str] = ()
         self._made_again: dict[str, int] = {}
 
@@ -67,6 +71,25 @@ class State:
         """A sentence for each fault of a single entity."""
         silent = [each.sentence for each in self.silent]
         return [*silent, *self._sessions.natives, *self.conflicts, *self._made_again_sentences()]
+
+    @property
+    def alarm(self) -> str:
+        """RabbitMQ's alarms in words; "" when there is none."""
+        # RabbitMQ tells a connection of an alarm only when that publishes.
+        return self._sender.blocked or ", ".join(self._alarms)
+
+    def note_alarms(self, alarms: Sequence[str]) -> None:
+        """Note RabbitMQ's alarms by its management API, such as `disk on rabbit@a`."""
+        self._alarms = alarms
+        self._note_alarm()
+
+    def _note_alarm(self) -> None:
+        """Log an alarm's begin and its end, whoever has told of it."""
+        before, self._alarm = self._alarm, self.alarm
+        if self._alarm and not before:
+            log.warning("rabbitmq.alarm_begins alarm=%r", self._alarm)
+        elif before and not self._alarm:
+            log.warning("rabbitmq.alarm_ends alarm=%r", before)
 
     def note_conflicts(self, conflicts: Sequence[Lack]) -> None:
         """Name the resources that are there with other unchangeable settings, and only these."""
@@ -109,12 +132,10 @@ class State:
             found.append(
                 f"There is no connection for consuming to RabbitMQ: {self._connections.lost}."
             )
-        # RabbitMQ tells a connection of an alarm only when that publishes.
-        alarm = self._sender.blocked or ", ".join(self.alarms)
-        if alarm:
+        if self.alarm:
             found.append(
-                f"RabbitMQ has an alarm and takes no messages: {alarm}. Sends are answered with "
-                "server-busy, settlement goes on."
+                f"RabbitMQ has an alarm and takes no messages: {self.alarm}. Sends are answered "
+                "with server-busy, settlement goes on."
             )
         if self.management is not None:
             found.append(f"RabbitMQ's management API cannot be used: {self.management}.")

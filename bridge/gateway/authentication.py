@@ -11,7 +11,7 @@ from bridge.gateway.settings import MECHANISMS
 from bridge.gateway.timers import Timers
 from bridge.machine.amqp10.endpoint import Endpoint
 from bridge.machine.amqp10.events import SaslChosen
-from bridge.model.access import Claims, verify_key
+from bridge.model.access import Claims, cause_of, verify_key
 from bridge.model.errors import Unauthorized
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Authentication:
         try:
             self.put_claims("", verify_key(parts[1], parts[2], self._gateway.rules))
         except Unauthorized as error:
-            self._connection.log.info("sasl.refused", rule=parts[1], reason=str(error))
+            self._connection.log.info("sasl.refused", rule=parts[1], reason=cause_of(error))
             return False
         return True
 

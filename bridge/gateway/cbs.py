@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.gateway.texts import not_found, tracked
-from bridge.model.access import verify_token
+from bridge.model.access import cause_of, verify_token
 from bridge.model.errors import ArgumentError, NotImplementedHere, ServiceBusError, Unauthorized
 from bridge.model.name import parse_path, without_host
 from bridge.wire.amqp10.types import Int, Symbol
@@ -53,7 +53,7 @@ def _answer(link: RequestLink, request: Request) -> tuple[int, str, str]:
             return 404, tracked(text, name, path), "amqp:not-found"
         connection.authentication.put_claims(path, claims)
     except ServiceBusError as error:
-        connection.log.info("token.refused", audience=audience, reason=str(error))
+        connection.log.info("token.refused", audience=audience, reason=cause_of(error))
         return error.status, tracked(str(error), name), error.condition
     return 202, "Accepted", ""
 

@@ -82,6 +82,7 @@ class Connection(Reader):
             mechanisms=MECHANISMS,
             limits=gateway.settings.limits,
             now_ms=_ms(self._loop),
+            native_text=texts.native_client(gateway.settings.rabbitmq_ports),
         )
         self.authentication = Authentication(self, self._endpoint, self._timers, visit)
         self.grants = self.authentication.grants

@@ -40,6 +40,7 @@ class Settings:
         fetch_bytes: bytes that may be asked for ahead on one link, estimated from its last
             messages.
         fetch_max: messages that may be asked for ahead on one link.
+        rabbitmq_ports: RabbitMQ's own ports, which a client of RabbitMQ's own protocol is told.
         stop_s: how long a stop waits for operations under way; messages that RabbitMQ has not
             confirmed by then stay unanswered.
     """
@@ -64,5 +65,6 @@ class Settings:
     unauthenticated_turn_s: float = 0.004
     fetch_bytes: int = 4_194_304
     fetch_max: int = 1_000
+    rabbitmq_ports: tuple[int, ...] = ()
     stop_s: float = 1.4
     limits: Limits = field(default_factory=Limits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -41,6 +42,10 @@ TOO_MUCH_UNFINISHED = (
 REPLY_NOT_KEPT = (
     "The request '{id}' came again. It was carried out before; its reply is too large to be kept."
 )
+NATIVE_CLIENT = (
+    "AMQP 0-9-1 is RabbitMQ's own protocol, and this is the bridge's port, which speaks AMQP 1.0 "
+    "as Azure Service Bus does. RabbitMQ's own port is {ports}."
+)
 FAILED_LINK = "The bridge failed to handle this link; attach again."
 FAILED_CONNECTION = "The bridge failed; connect again."
 STOPPING = "The service is stopping; connect again."
@@ -53,6 +58,12 @@ def tracked(description: str, namespace_name: str, entity: str = "") -> str:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     tracker = f"{namespace_name}:{entity}" if entity else namespace_name
     return f"{description} TrackingId:{uuid4()}_G0, SystemTracker:{tracker}, Timestamp:{now}"
+
+
+def native_client(ports: Sequence[int]) -> str:
+    """Return what a client of AMQP 0-9-1 is told; "" when RabbitMQ's ports are not known."""
+    numbers = " or ".join(str(port) for port in dict.fromkeys(ports))
+    return NATIVE_CLIENT.format(ports=numbers) if numbers else ""
 
 
 def not_found(resource: str) -> str:

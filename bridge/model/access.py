@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from bridge.model.access_rules import RuleSet, Segments, path_segments, reaches, rule_keys
 from bridge.model.entity import AuthorizationRule, Right
-from bridge.model.errors import Unauthorized
+from bridge.model.errors import ServiceBusError, Unauthorized
 from bridge.model.name import EntityPath
 
 HTTP_GRACE_S = 60
@@ -40,6 +40,19 @@ _URI = re.compile(
 the documentation's `sr=<namespace>.servicebus.windows.net`."""
 
 _EXPIRY = re.compile(r"[0-9]{1,15}")
+
+
+class InvalidSignature(Unauthorized):
+    """A key that is not one of the rule's, or a rule that does not exist.
+
+    Attributes:
+        cause: which of them it is, for the bridge's own log: who asks is not told what rules there
+            are.
+    """
+
+    def __init__(self, text: str, cause: str) -> None:
+        super().__init__(f"InvalidSignature: {text}")
+        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,13 +175,16 @@ def verify_token(token: str, rules: RuleSet, now_s: float, *, grace_s: float = 0
     parsed = parse(token)
     signed = f"{parsed.resource}\n{parsed.expiry}".encode()
     given = parsed.signature.encode()
+    named = list(rules.named(parsed.rule_name))
+    reaching = [(scope, rule) for scope, rule in named if reaches(scope, parsed.scope)]
     grants = [
         Grant(scope, parsed.scope, rule.rights)
-        for scope, rule in rules.named(parsed.rule_name)
-        if reaches(scope, parsed.scope) and _is_signed_by(rule, signed, given)
+        for scope, rule in reaching
+        if _is_signed_by(rule, signed, given)
     ]
     if not grants:
-        raise Unauthorized("InvalidSignature: The token has an invalid signature.")
+        cause = _cause(parsed.rule_name, bool(named), bool(reaching))
+        raise InvalidSignature("The token has an invalid signature.", cause)
     if now_s >= parsed.expires_s + grace_s:
         raise Unauthorized(
             f"ExpiredToken: The token is expired. Expiration time: '{_utc_text(parsed.expires_s)}'"
@@ -184,14 +200,22 @@ def verify_key(rule_name: str, key: str, rules: RuleSet) -> Claims:
         Unauthorized: no rule of this name has this key.
     """
     given = key.encode(errors="replace")
+    named = list(rules.named(rule_name))
     grants = [
         Grant(scope, (), rule.rights)
-        for scope, rule in rules.named(rule_name)
+        for scope, rule in named
         if any(hmac.compare_digest(known, given) for known in rule_keys(rule))
     ]
     if not grants:
-        raise Unauthorized("InvalidSignature: The rule name or its key is not valid.")
+        cause = _cause(rule_name, bool(named), bool(named))
+        raise InvalidSignature("The rule name or its key is not valid.", cause)
     return Claims(rule_name=rule_name, grants=tuple(grants))
+
+
+def cause_of(error: ServiceBusError) -> str:
+    """Return what the bridge's log says of a refused token or key; it holds no key."""
+    text = str(error)
+    return f"{text} ({error.cause})" if isinstance(error, InvalidSignature) else text
 
 
 def sign(resource: str, key: str, expires_s: int) -> str:
@@ -212,6 +236,15 @@ def wrong_audience() -> Unauthorized:
     return Unauthorized(
         "InvalidAudience: The authorization header contains a token with a wrong audience."
     )
+
+
+def _cause(rule_name: str, is_there: bool, is_in_reach: bool) -> str:
+    """Return in words why no rule of this name has signed."""
+    if not is_there:
+        return f"no rule has the name {rule_name!r}"
+    if not is_in_reach:
+        return f"the rule {rule_name!r} is another entity's"
+    return f"the key is none of the rule {rule_name!r}"
 
 
 def _is_signed_by(rule: AuthorizationRule, signed: bytes, given: bytes) -> bool:

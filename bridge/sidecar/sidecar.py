@@ -342,8 +342,10 @@ class Sidecar:
                 self._on_missing(name)
                 raise
             except BrokerError as error:
-                # A queue that confirms nothing may stop all publishes of its connection.
-                if isinstance(error, BrokerSilent) or is_silence(error.text):
+                # A queue that confirms nothing may stop all publishes of its connection. While
+                # RabbitMQ has an alarm it answers nothing there, of whatever queue.
+                is_silent = isinstance(error, BrokerSilent) and not lease.is_blocked
+                if is_silent or is_silence(error.text):
                     self.pool.suspect(name, str(error))
                 raise
             finally:

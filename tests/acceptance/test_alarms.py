@@ -11,6 +11,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusServerBusyError
 
+from bridge.engine.sending.publisher import SILENT_S
 from tests.acceptance.sdk import client_of, receive, send, take
 from tests.acceptance.test_serve import ready
 from tests.acceptance.told import Told, take_all
@@ -30,6 +31,11 @@ ALARMS = {
     "disk": (("set_disk_free_limit", "1000000GB"), ("set_disk_free_limit", "50MB")),
 }
 """What begins an alarm, and what ends it."""
+
+SILENT = "busbridge_queue_silent_since_seconds"
+"""The metric of queues that give no answer."""
+
+PATIENCE_S = 180.0
 
 READ_BEFORE_S = 2.0
 """What RabbitMQ had read before its alarm is confirmed sooner."""
@@ -120,6 +126,50 @@ def test_a_send_that_meets_an_alarm_is_accepted_when_the_alarm_ends(
             own.node.rabbitmqctl(*end)
             sending.result()
     assert take_all(bridge) == {"before", "first in the alarm"}
+
+
+def test_an_alarm_is_told_in_the_log_and_is_no_silence_of_a_queue(
+    start_broker: Callable[[], Broker], start_bridge: StartBridge
+) -> None:
+    """A line when it begins, one when it ends; no queue that confirms nothing meanwhile is blamed.
+
+    Nor is one when RabbitMQ reads again, and what it had not read is older than a silence.
+    """
+    own = start_broker()
+    assert own.node is not None
+    begin, end = ALARMS["disk"]
+    bridge = start_bridge(on=own, vhost="/")
+    blamed: set[str] = set()
+
+    def look(until: Callable[[], bool]) -> None:
+        """Watch whom health and metrics blame."""
+        end_s = time.monotonic() + PATIENCE_S
+        while not until():
+            assert time.monotonic() < end_s
+            text = bridge.get("/metrics")
+            blamed.update(line for line in text.splitlines() if line.startswith(SILENT + "{"))
+            time.sleep(0.1)
+
+    def told(what: str) -> list[str]:
+        return [line for line in bridge.lines if f" rabbitmq.alarm_{what} " in line]
+
+    with client_of(bridge) as client, client.get_queue_sender("orders") as sender:
+        sender.send_messages(ServiceBusMessage("before"))
+        own.node.rabbitmqctl(*begin)
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(sender.send_messages, ServiceBusMessage("in the alarm"))
+            look(lambda: bool(told("begins")))
+            since_s = time.monotonic()
+            look(lambda: time.monotonic() - since_s > 2 * SILENT_S)
+            assert not sending.done()
+            own.node.rabbitmqctl(*end)
+            look(lambda: sending.done() and bool(told("ends")))
+            sending.result()
+    assert blamed == set()
+    assert [line for line in bridge.lines if "queue.silent" in line] == []
+    (begun,), (ended,) = told("begins"), told("ends")
+    assert "disk" in begun
+    assert "disk" in ended
 
 
 def test_an_alarm_that_no_send_has_met(

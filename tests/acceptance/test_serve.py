@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ from azure.servicebus.exceptions import ServiceBusError
 from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.broker.node.ports import Ports
+from bridge.model.access import sign
 from bridge.topology.definitions import namespace_parameter_name
 from tests.acceptance.sdk import client_of, send, take
 from tests.fixtures.bridge import Bridge, StartBridge, bridge_of
@@ -784,6 +786,64 @@ def test_no_key_in_the_logs(
     assert "of-mine" not in text
     assert "SharedAccessSignature" not in text
     assert "guest:guest" not in text
+
+
+def test_the_log_tells_a_wrong_key_from_a_wrong_key_name(start_bridge: StartBridge) -> None:
+    """With the entity, by AMQP and by HTTP; the client gets one answer for both."""
+    bridge = start_bridge()
+    known = "RootManageSharedAccessKey"
+    for name, key in ((known, "wrong-key"), ("no-such-name", "SAS_KEY_VALUE")):
+        text = connection_string(bridge.port, name, key)
+        with (
+            pytest.raises(ServiceBusError),
+            ServiceBusClient.from_connection_string(text, retry_total=0) as client,
+        ):
+            send(client, "orders", "x")
+        asked = urllib.request.Request(f"{bridge.admin_url}/orders?api-version=2021-05")
+        resource = urllib.parse.quote_plus(f"{bridge.admin_url}/orders")
+        until_s = int(time.time()) + 600
+        signature = urllib.parse.quote_plus(sign(resource, key, until_s))
+        asked.add_header(
+            "Authorization",
+            f"SharedAccessSignature sr={resource}&sig={signature}&se={until_s}&skn={name}",
+        )
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(asked, timeout=30)
+
+    eventually(lambda: len(refused(bridge)) == 4)
+    places = f"sb://localhost:{bridge.port}/orders", f"{bridge.admin_url[7:]}/orders"
+    for line, place in zip(refused(bridge)[:2], places, strict=True):
+        assert place in line
+        assert f"the key is none of the rule '{known}'" in line
+    for line, place in zip(refused(bridge)[2:], places, strict=True):
+        assert place in line
+        assert "no rule has the name 'no-such-name'" in line
+
+
+def refused(bridge: Bridge) -> list[str]:
+    """The lines about refused tokens."""
+    return [line for line in bridge.lines if " token.refused " in line]
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_client_of_rabbitmq_is_told_its_port(
+    start_bridge: StartBridge, broker: Broker, is_tls: bool
+) -> None:
+    """One that came to the bridge's port by mistake; the log says so as well."""
+    bridge = start_bridge()
+    port = urllib.parse.urlsplit(broker.url).port
+    tls = ssl.create_default_context(cafile=str(bridge.ca)) if is_tls else None
+    address = pika.ConnectionParameters(
+        "localhost",
+        bridge.port,
+        ssl_options=pika.SSLOptions(tls, "localhost") if tls is not None else None,
+        connection_attempts=1,
+    )
+    with pytest.raises(pika.exceptions.AMQPError) as caught:
+        pika.BlockingConnection(address)
+    told = f"RabbitMQ's own port is {port}."
+    assert f"own port is {port}." in repr(caught.value)
+    eventually(lambda: any(told in line for line in bridge.lines))
 
 
 def test_a_stop_while_it_starts(tmp_path: Path) -> None:

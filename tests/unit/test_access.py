@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bridge.model.access import (
     HTTP_GRACE_S,
     Claims,
+    cause_of,
     missing_right,
     parse,
     sign,
@@ -369,3 +370,24 @@ def test_bad_rules_file(document: object, why: str) -> None:
     with pytest.raises(ArgumentError, match=why) as caught:
         read_rules(text)
     assert "secret-key" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "rule", "cause"),
+    [
+        ("wrong", ROOT.name, f"the key is none of the rule {ROOT.name!r}"),
+        (ROOT.primary_key, "no-such-rule", "no rule has the name 'no-such-rule'"),
+        ("reader-key", "reader", "the rule 'reader' is another entity's"),
+    ],
+)
+def test_the_log_tells_a_wrong_key_from_a_wrong_name(key: str, rule: str, cause: str) -> None:
+    """The client gets one answer for all of them, lest it learn the names of rules."""
+    with pytest.raises(Unauthorized) as caught:
+        verify_token(token("sb://h/elsewhere", key=key, rule=rule), RULES, NOW_S)
+    assert str(caught.value) == "InvalidSignature: The token has an invalid signature."
+    assert cause_of(caught.value) == f"{caught.value} ({cause})"
+    if rule != "reader":
+        with pytest.raises(Unauthorized) as caught:
+            verify_key(rule, key, RULES)
+        assert str(caught.value) == "InvalidSignature: The rule name or its key is not valid."
+        assert cause_of(caught.value) == f"{caught.value} ({cause})"

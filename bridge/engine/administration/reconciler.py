@@ -148,7 +148,7 @@ class Reconciler:
             await self._policies.put()
             for entity in await full_entities(found, self._management):
                 self._sending.note_full(entity.path, POLL_S + FULL_S)
-            self._state.alarms = await self._management.alarms()
+            self._state.note_alarms(await self._management.alarms())
             self._state.findings = await policy_reasons(
                 self._directory.namespace, self._capabilities(), self._management
             )

@@ -70,9 +70,18 @@ class Publisher:
 
     @property
     def silent_s(self) -> float:
-        """The time since the last confirm, while publishes are unconfirmed; 0 below `SILENT_S`."""
+        """The time since the last confirm, while publishes are unconfirmed; 0 below `SILENT_S`.
+
+        An alarm of RabbitMQ is no silence: it reads nothing then.
+        """
+        if self.channel.is_blocked:
+            return 0.0
         wait_s = self._clock() - self._progress_s
         return wait_s if self.channel.publisher.unconfirmed and wait_s >= SILENT_S else 0.0
+
+    def unblocked(self) -> None:
+        """Begin to wait for confirms anew: RabbitMQ's alarm is over."""
+        self._progress_s = self._clock()
 
     def hear_replies(self) -> None:
         """Consume the replies to questions that are published on this channel."""

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from bridge.background.supervisor import Standing, Supervisor
@@ -64,6 +64,10 @@ _TRANSIENT = Properties(delivery_mode=1).encode()
 log = logging.getLogger(__name__)
 
 
+def _nothing() -> None:
+    pass
+
+
 class Sender:
     """The publishing connection.
 
@@ -72,6 +76,7 @@ class Sender:
 
     Attributes:
         blocked: RabbitMQ's reason while it has an alarm, else `None`.
+        on_blocked: called when `blocked` has changed.
         lost: the reason why there is no connection, else `None`.
     """
 
@@ -88,6 +93,7 @@ class Sender:
         self._questions: dict[str, tuple[asyncio.Future[Delivery], Channel]] = {}
         self._question_numbers = itertools.count(1)
         self.blocked: str | None = None
+        self.on_blocked: Callable[[], None] = _nothing
         self._supervisor = supervisor or Supervisor()
         self._standing: Standing | None = None
         self._has_been_up = False
@@ -358,10 +364,16 @@ class Sender:
 
     def _on_lost(self, error: BaseException) -> None:
         self.lost = error
-        self.blocked = None
+        if self.blocked is not None:
+            self.blocked = None
+            self.on_blocked()
 
     def _on_blocked(self, is_blocked: bool, reason: str) -> None:
         self.blocked = (reason or "no reason given") if is_blocked else None
+        if not is_blocked:
+            for publisher in self._publishers.values():
+                publisher.unblocked()
+        self.on_blocked()
 
     def _on_reply(self, delivery: Delivery) -> None:
         try:

@@ -52,6 +52,8 @@ from bridge.wire.amqp10.performatives import (
     SaslMechanisms,
     SaslOutcome,
 )
+from bridge.wire.native_refusal import HEADERS as NATIVE_HEADERS
+from bridge.wire.native_refusal import answer as answer_native
 
 _HEARTBEAT_MS_MIN = 500
 
@@ -77,6 +79,7 @@ class Endpoint:
 
     Args:
         mechanisms: the offered SASL mechanisms.
+        native_text: what a client of AMQP 0-9-1 is told, RabbitMQ's own protocol; "" if nothing.
 
     Attributes:
         events: events that were not given out yet.
@@ -89,7 +92,13 @@ class Endpoint:
     """
 
     def __init__(
-        self, *, container_id: str, mechanisms: tuple[str, ...], limits: Limits, now_ms: int
+        self,
+        *,
+        container_id: str,
+        mechanisms: tuple[str, ...],
+        limits: Limits,
+        now_ms: int,
+        native_text: str = "",
     ) -> None:
         self.container_id = container_id
         self.limits = limits
@@ -107,6 +116,7 @@ class Endpoint:
         self._partial_frame: tuple[int, int] | None = None
         self.is_authenticated = False
         self._mechanisms = mechanisms
+        self._native_text = native_text
         self._reader = FrameReader(limits.sasl_frame_bytes_max)
         self.events: deque[Event] = deque()
         self._output: list[bytes] = []
@@ -212,6 +222,9 @@ class Endpoint:
             self.write(header)
             self._reader.frame_bytes_max = self._frame_bytes_max
             self.state = State.EXPECT_OPEN
+        elif header in NATIVE_HEADERS and self._native_text:
+            self.write(answer_native(self._native_text))
+            self._finish(make_error(FRAMING_ERROR, self._native_text), is_fault=True)
         else:
             # part 2, 2.2: answer with a header that would have been understood, and close
             expected = (

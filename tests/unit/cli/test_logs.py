@@ -43,3 +43,23 @@ def test_a_long_name() -> None:
 
     assert len(line) < TEXT_MAX + 100
     assert line.endswith("(1000010 characters)")
+
+
+@pytest.mark.parametrize(
+    ("said", "logged"),
+    [
+        ("sb://localhost:5672/orders", "sb://localhost:5672/orders"),
+        ("sb://[::1]:5672/orders", "sb://[::1]:5672/orders"),
+        ("amqp://127.0.0.1:5672", "amqp://127.0.0.1:5672"),
+        ("amqp://guest:secret@h:5672/v", "amqp://guest:***@h:5672/v"),
+        ("amqp://guest:12345@h", "amqp://guest:***@h"),
+        ("amqp://guest:5672/x@h:1/v", "amqp://guest:***@h:1/v"),
+        ("amqp://guest:secret", "amqp://guest:***"),
+        ("amqp://u:se@cret@h/", "amqp://u:***@h/"),
+        ("https://u:p@[::1]:15671/", "https://u:***@[::1]:15671/"),
+        ("Endpoint=sb://h:1/;SharedAccessKey=abc=;X", "Endpoint=sb://h:1/;SharedAccessKey=***;X"),
+    ],
+)
+def test_a_password_is_masked_and_a_port_is_not(said: str, logged: str) -> None:
+    """The entity stands behind the port of an address."""
+    assert line_of(said).endswith(f" seen name={logged}")
