@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 
 from bridge.background.waits import Wait
@@ -69,9 +69,32 @@ have come again: RabbitMQ returns them at once."""
 
 STOP_S = 2.0
 
+KEPT_S = 60.0
+"""How long a term that lacks a resource keeps its inbox: the bridge makes it again within a poll of
+the definitions, unless it may not."""
+
+
+async def _first(*waits: Awaitable[object], within_s: float) -> None:
+    """Wait until the first of some waits is over, or the time, and cancel the others."""
+    tasks = [asyncio.ensure_future(each) for each in waits]
+    try:
+        await asyncio.wait(tasks, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _at_once(error: BrokerError) -> None:
+    """Wait for nothing: nobody makes resources again."""
+
 
 class Leader:
     """One term: waits for the inbox, leads the entity, and ends at a failure or by `stop`.
+
+    Args:
+        made_again: called with the error that ends a term; waits while a resource of the entity is
+            missing. Until then the term keeps its inbox: another process would lead through an
+            exchange that does not have all its bindings yet.
 
     Attributes:
         name: the entity's path.
@@ -95,6 +118,7 @@ class Leader:
         connection: Lease,
         shared: SharedConnection,
         clock: Callable[[], int] = now_ms,
+        made_again: Callable[[BrokerError], Awaitable[None]] = _at_once,
     ) -> None:
         self.name = state.entity.path
         self.meters = state.meters
@@ -107,6 +131,8 @@ class Leader:
         self._shared = shared
         self._boot = shared.boot
         self._clock = clock
+        self._made_again = made_again
+        self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._elected = asyncio.Event()
@@ -143,6 +169,10 @@ class Leader:
             if main.done():
                 await main
             await self._ended
+        except BrokerError as error:
+            self.is_ready = self.meters.is_active = False
+            await _first(self._made_again(error), self._stopping.wait(), within_s=KEPT_S)
+            raise
         finally:
             self.is_ready = self.meters.is_active = False
             # Shielded: a cancel must not leave a channel open, or the inbox has a dead consumer.
@@ -172,6 +202,7 @@ class Leader:
 
     async def stop(self) -> None:
         """Carry out no more arrivals, wait for the publications' confirms, and end the term."""
+        self._stopping.set()
         was_ready, self.is_ready = self.is_ready, False
         if was_ready:
             await self._settle()

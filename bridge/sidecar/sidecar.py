@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Container, Sequence
+from functools import partial
 
 from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.endpoint import Endpoint
@@ -313,7 +314,7 @@ class Sidecar:
             await self._whole(name)
             way = await self._way(name)
             lease = Lease(way.connection, name)
-            leader = Leader(state, lease, way, clock=self._clock)
+            leader = Leader(state, lease, way, self._clock, partial(self._made_again, name))
             self._leaders[key] = leader
             steady = None
             if name in self.pool.suspects:
@@ -338,9 +339,6 @@ class Sidecar:
                 log.info("sequencer.over entity=%s text=%s", name, change)
                 if steady is not None and steady.done():
                     self.pool.give_back(name)
-            except (NotFound, Unroutable):
-                self._on_missing(name)
-                raise
             except BrokerError as error:
                 # A queue that confirms nothing may stop all publishes of its connection. While
                 # RabbitMQ has an alarm it answers nothing there, of whatever queue.
@@ -356,6 +354,12 @@ class Sidecar:
                     steady.cancel()
                 for watch in self._watches.pop(leader, ()):
                     await watch.close()
+
+    async def _made_again(self, name: str, error: BrokerError) -> None:
+        """Wait while a resource is missing, which an error may say first."""
+        if isinstance(error, NotFound | Unroutable):
+            self._on_missing(name)
+        await self._whole(name)
 
     async def _return(self, leader: Leader) -> None:
         """End a suspect's term in order once it has worked for `STEADY_S` on its own connection.

@@ -350,3 +350,49 @@ async def test_a_binding_that_rabbitmq_cannot_list_stops_no_definition(
         await until(lambda: door.namespace.directory.find("late"), within_s=WITHIN_S)
         assert await live.queue("late") is not None
         assert any("is not found" in each for each in door.namespace.state.warnings)
+
+
+async def test_no_other_bridge_leads_through_an_exchange_that_is_half_made(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """Two bridges, a topic's `$active` deleted under load three times: each copy arrives."""
+    case = Case("two bridges", "topic", exchange(names.active_exchange, "direct"))
+    others = tuple(f"sub-{number}" for number in range(8))
+    subscriptions = tuple(
+        model.Subscription(topic=case.name, name=each, lock_duration_ms=300_000)
+        for each in (AUDIT, *others)
+    )
+    wanted = model.Namespace(topics=(model.Topic(name=case.name, subscriptions=subscriptions),))
+    async with (
+        open_door(endpoint, broker.management_url) as door,
+        open_door(endpoint, broker.management_url) as other,
+        HttpBroker(endpoint, broker.management_url) as live,
+    ):
+        await door.namespace.apply(wanted)
+        other.namespace.reconciler.wake()
+        await until(lambda: other.namespace.directory.find(case.name), within_s=WITHIN_S)
+        is_over = False
+        theirs = Case(case.what, case.kind, case.deleted)
+        sending = [
+            asyncio.create_task(load(door, case, lambda: is_over)),
+            asyncio.create_task(load(other, theirs, lambda: is_over)),
+        ]
+        for _ in range(3):
+            count = len(case.sent) + 20
+            await until(lambda count=count: len(case.sent) > count, within_s=WITHIN_S)
+            await delete(confirming, live, case.deleted(case.name, door))
+            count = len(case.sent) + 50
+            await until(lambda count=count: len(case.sent) > count, within_s=WITHIN_S)
+        is_over = True
+        await asyncio.gather(*sending)
+        sent = len(case.sent) + len(theirs.sent)
+        for each in (AUDIT, *others):
+            client = door.client(path=EntityPath(f"{case.name}/subscriptions/{each}"))
+            client.receiver.add_credit(5_000)
+            with contextlib.suppress(TimeoutError):
+                await until(lambda client=client: _numbers(client) >= sent, within_s=60)
+            assert (each, _numbers(client)) == (each, sent)
+
+
+def _numbers(client: Client) -> int:
+    return len({each.sequence_number for each in client.received})
