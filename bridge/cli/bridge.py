@@ -21,9 +21,11 @@ from bridge.admin.server import AdminServer
 from bridge.admin.service import Service
 from bridge.background.retry import retry
 from bridge.background.supervisor import Supervisor
+from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.errors import BrokerError, NotFound
+from bridge.broker.errors import BrokerError, ConnectionLost, NotFound
 from bridge.broker.management.api import Management
+from bridge.broker.reconnect import is_permanent
 from bridge.cli.build import BUILD
 from bridge.cli.config import applied
 from bridge.cli.measures import families
@@ -45,6 +47,9 @@ from bridge.topology.resources import Finding
 _log = logging.getLogger("busbridge.serve")
 
 APPLY_AGAIN_S = 0.5
+REACHED_S = 10.0
+"""How long a start waits for RabbitMQ once its management API has answered."""
+
 APPLIED_S = 30.0
 """How long a start waits for declared queues that are not up yet, and how often it tries."""
 
@@ -237,11 +242,35 @@ async def bridge_of(
             rabbitmq_of(settings, stopping, supervisor)
         )
         management = await parts.enter_async_context(Management(endpoint, management_urls))
-        wanted = applied(await Directory(management).read(), config, settings.tier)
+        stored = await Directory(management).read()
+        await _reach(endpoint)
+        wanted = applied(stored, config, settings.tier)
         yield Bridge(
             *(settings, endpoint, management, wanted, parts, stopping, supervisor),
             management_url=next(iter(management_urls), ""),
         )
+
+
+async def _reach(endpoint: Endpoint) -> None:
+    """Connect to RabbitMQ once, after its management API has answered.
+
+    Raises:
+        ConnectionLost: it does not answer; or, of this class, what it refuses.
+    """
+    try:
+        # One that is just starting serves its management API a moment before.
+        connection = await retry(
+            partial(Connection.open, endpoint, name="busbridge start"),
+            wait_s=APPLY_AGAIN_S,
+            retryable=lambda error: isinstance(error, ConnectionLost) and not is_permanent(error),
+            total_s=REACHED_S,
+        )
+    except ConnectionLost as error:
+        if is_permanent(error):
+            raise
+        text = f"{error}. Its management API does: look at host and port in --rabbitmq-url"
+        raise ConnectionLost(text=text) from error
+    await connection.close()
 
 
 def _may_pass(error: BaseException) -> bool:

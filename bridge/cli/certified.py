@@ -62,7 +62,7 @@ def own(settings: Settings) -> OwnCertificate:
     """
     folder = settings.tls_folder.resolve()
     try:
-        return own_certificate(folder, settings.tls_names, now=datetime.now(UTC))
+        return own_certificate(folder, settings.certificate_names, now=datetime.now(UTC))
     except CertificateError as error:
         raise SettingsError(str(error)) from error
     except OSError as error:

@@ -7,6 +7,10 @@ import re
 import sys
 import time
 
+from bridge.cli.variables import unknown_variables
+
+_log = logging.getLogger("busbridge.serve")
+
 _SECRET = re.compile(
     r"(SharedAccessKey=|sig=|password[=:]\s*)[^\s;&@]+"
     # Of a URL the password, which ends with the last @; what is no number can be no port.
@@ -49,7 +53,10 @@ def _escaped(control: re.Match[str]) -> str:
 
 
 def start_logging(level: str) -> None:
-    """Send the logs of the bridge to standard error from `level` upwards."""
+    """Send the logs of the bridge to standard error from `level` upwards.
+
+    The first lines name the environment variables that look like the bridge's and are none.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
     root = logging.getLogger()
@@ -57,3 +64,6 @@ def start_logging(level: str) -> None:
     root.setLevel(level.upper())
     logging.getLogger("aiohttp.access").setLevel("WARNING")
     logging.getLogger("asyncio").setLevel("WARNING")
+    for name, similar in unknown_variables().items():
+        meant = f" similar={similar}" if similar else ""
+        _log.warning("settings.unknown_variable name=%s%s", name, meant)

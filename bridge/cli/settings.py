@@ -28,6 +28,13 @@ TLS_PORT_DEFAULT = 5671
 """The port of AMQP over TLS (AMQP 1.0, IANA)."""
 
 
+_LOCALHOST = ("localhost", "127.0.0.1", "::1")
+"""What `localhost` leads to; other addresses of loopback it does not reach."""
+
+PREFIX = "BUSBRIDGE_"
+"""The begin of the bridge's environment variables."""
+
+
 class SettingsError(Exception):
     """Error for an invalid option; the text says which option, and what to write instead."""
 
@@ -44,7 +51,7 @@ class Option:
     @property
     def variable(self) -> str:
         """The option's environment variable."""
-        return "BUSBRIDGE_" + self.name.replace("-", "_").upper()
+        return PREFIX + self.name.replace("-", "_").upper()
 
 
 OPTIONS = (
@@ -195,9 +202,15 @@ class Settings:
         return self.data_dir / "tls"
 
     @property
+    def certificate_names(self) -> tuple[str, ...]:
+        """Names for the bridge's own certificate, besides `localhost`, `127.0.0.1` and `::1`."""
+        own = (self.host,) if self.is_loopback and self.host not in _LOCALHOST else ()
+        return (*self.tls_names, *own)
+
+    @property
     def host_for_clients(self) -> str:
         """The host for a client on this machine, in the form for a URL."""
-        if self.is_loopback or self.host in ("0.0.0.0", "::"):
+        if self.host in (*_LOCALHOST, "0.0.0.0", "::"):
             return "localhost"
         return f"[{self.host}]" if ":" in self.host else self.host
 
@@ -340,6 +353,8 @@ def _file(values: Mapping[str, str | None], name: str) -> Path | None:
     if text is None:
         return None
     path = Path(text)
+    if path.is_dir():
+        raise SettingsError(f"--{name}: {text!r} is a folder; name a file in it.")
     if not path.is_file():
         raise SettingsError(f"--{name}: there is no file {text!r}.")
     return path

@@ -455,6 +455,37 @@ def test_no_rabbitmq_there() -> None:
     assert "secret-word" not in done.stderr
 
 
+def test_a_wrong_port_beside_a_good_management_api(broker: Broker, vhost: str) -> None:
+    """One sentence that names it, and where to look."""
+    with Ports(1) as ports:
+        url = f"amqp://guest:guest@127.0.0.1:{ports.numbers[0]}/{vhost}"
+        done = serve("--rabbitmq-url", url, "--management-url", broker.management_url)
+
+    expect_sentence(done, 1, f"127.0.0.1:{ports.numbers[0]}", "--rabbitmq-url", "management API")
+
+
+def test_another_address_of_loopback(start_bridge: StartBridge) -> None:
+    """`ready` names it: `localhost` does not lead there. Its certificate is for it, too."""
+    bridge = start_bridge("--host", "127.0.0.2")
+    assert bridge.connection_string.startswith(f"Endpoint=sb://127.0.0.2:{bridge.port};")
+    with client_of(bridge) as client:
+        send(client, "orders", "x")
+    with ServiceBusClient.from_connection_string(
+        bridge.connection_string.replace("UseDevelopmentEmulator=true;", ""),
+        custom_endpoint_address=f"sb://127.0.0.2:{bridge.port}",
+        connection_verify=str(bridge.ca),
+        retry_total=0,
+    ) as client:
+        send(client, "orders", "over TLS")
+
+
+def test_a_variable_that_is_none_is_named(start_bridge: StartBridge) -> None:
+    """Once, at the start, with the one that was meant."""
+    bridge = start_bridge(BUSBRIDGE_CONFG="Config.json")
+    (told,) = [line for line in bridge.lines if "settings.unknown_variable" in line]
+    assert "name=BUSBRIDGE_CONFG similar=BUSBRIDGE_CONFIG" in told
+
+
 def test_a_wrong_password(broker: Broker, vhost: str) -> None:
     """RabbitMQ refuses the login: one sentence, without the password."""
     url = broker.url_of(vhost).replace("guest:guest", "guest:secret-word")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
 from bridge.cli import sidecar
 from bridge.cli.main import main
 from bridge.cli.settings import SettingsError, read_settings
+from bridge.cli.variables import unknown_variables
 
 
 @pytest.mark.parametrize(
     ("host", "is_loopback", "for_clients"),
     [
         ("127.0.0.1", True, "localhost"),
-        ("127.8.8.8", True, "localhost"),
+        ("127.8.8.8", True, "127.8.8.8"),
         ("::1", True, "localhost"),
         ("localhost", True, "localhost"),
         ("0.0.0.0", False, "localhost"),
@@ -93,3 +95,59 @@ def test_the_help_of_a_sidecar_names_its_options(capsys: pytest.CaptureFixture[s
         assert f"--{option} " in said
         assert f"$BUSBRIDGE_{option.upper().replace('-', '_')}" in said.replace("\n", "")
     assert "--tls" not in said
+
+
+def test_the_own_certificate_is_for_the_address_that_is_listened_on() -> None:
+    """Clients are told that address, and not `localhost`, which does not lead there."""
+    settings = read_settings(argparse.Namespace(host="127.0.0.2", tls_name="bus"), {})
+    assert settings.certificate_names == ("bus", "127.0.0.2")
+    assert read_settings(argparse.Namespace(host="::1"), {}).certificate_names == ()
+
+
+def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+    """It is said to be one, not to be missing."""
+    for option in ("config", "auth"):
+        with pytest.raises(SettingsError, match=f"--{option}: .*is a folder"):
+            read_settings(argparse.Namespace(**{option: str(tmp_path)}), {})
+
+
+def test_variables_that_are_none_of_the_bridge_s() -> None:
+    """A slip of the pen is named with what was meant; those of the tests are known."""
+    environment = {
+        "BUSBRIDGE_CONFG": "x",
+        "BUSBRIDGE_WHATEVER_ELSE": "x",
+        "BUSBRIDGE_CONFIG": "x",
+        "BUSBRIDGE_TEST_RABBITMQ": "x",
+        "BUSBRIDGE_PARITY_RABBITMQ": "x",
+        "BUSBRIDGE_FAILPOINT": "x",
+        "BUSBRIDGE_UPDATE_GOLDEN": "x",
+        "PATH": "x",
+    }
+    assert unknown_variables(environment) == {
+        "BUSBRIDGE_CONFG": "BUSBRIDGE_CONFIG",
+        "BUSBRIDGE_WHATEVER_ELSE": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "usage", "told"),
+    [
+        (["serve", "--confg", "x"], "usage: busbridge serve ", "--confg (did you mean --config?)"),
+        (["sidecar", "--admin-prt=1"], "usage: busbridge sidecar ", "did you mean --admin-port?"),
+        (
+            ["policies", "remove", "--managemnt-url", "x"],
+            "usage: busbridge policies remove ",
+            "did you mean --management-url?",
+        ),
+        (["serve", "more"], "usage: busbridge serve ", "more"),
+    ],
+)
+def test_an_unknown_option(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], usage: str, told: str
+) -> None:
+    """The usage is that of the command, and the most similar option is named."""
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    said = capsys.readouterr().err
+    assert said.startswith(usage)
+    assert told in said.splitlines()[-1]
