@@ -10,11 +10,17 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 
 from tests.acceptance.sdk import now
 from tests.acceptance.test_aio import client_of
+
+# What this client opens again under load it may leave open.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 
 ENTITIES: dict[str, dict[str, object]] = {
     name: {} for name in ("bursts-schedule", "bursts-send", "bursts-deferred")

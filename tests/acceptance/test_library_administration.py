@@ -247,7 +247,7 @@ def worker(broker: Broker) -> Iterator[tuple[Bridge, Callable[[bool], None]]]:
 def test_what_fails_for_the_moment_is_tried_again(
     lane: str, worker: tuple[Bridge, Callable[[bool], None]]
 ) -> None:
-    """A 503 is, as by azure-core; not with `retry_total=0`."""
+    """A 504 is, as by azure-core, for the change may be made; not with `retry_total=0`."""
     bridge, allow = worker
 
     def failed() -> int:
@@ -257,7 +257,7 @@ def test_what_fails_for_the_moment_is_tried_again(
     with administrator(lane, bridge.amqp_url) as client:
         with pytest.raises(bridge_errors.HttpResponseError) as caught:
             client.create_queue(f"waits-{lane}")
-        assert caught.value.status_code == 503
+        assert caught.value.status_code == 504
         # What the bridge logged is read by a thread of its own, maybe after its answer.
         eventually(lambda: failed() >= 1, "it was tried")
         assert failed() == 1

@@ -942,14 +942,6 @@ cat >"$definitions" <<'DEFINITIONS'
    "arguments": {}
   },
   {
-   "source": "events/$active",
-   "vhost": "shop",
-   "destination": "events/$journal",
-   "destination_type": "queue",
-   "routing_key": "j",
-   "arguments": {}
-  },
-  {
    "source": "$sb/other-deaths",
    "vhost": "shop",
    "destination": "events/subscriptions/audit/$deadletterqueue",
@@ -1032,6 +1024,14 @@ cat >"$definitions" <<'DEFINITIONS'
    "destination": "events/subscriptions/audit",
    "destination_type": "queue",
    "routing_key": "rnM4ynGy",
+   "arguments": {}
+  },
+  {
+   "source": "events/$active",
+   "vhost": "shop",
+   "destination": "events/$journal",
+   "destination_type": "queue",
+   "routing_key": "j",
    "arguments": {}
   },
   {
