@@ -16,8 +16,7 @@ def awaited(
     """Return a method that awaits the result of another method.
 
     Args:
-        method: returns the result of a call on its object, here a coroutine. A method with
-            `**options` takes `self` by position only, as the returned method does.
+        method: returns the result of a call on its object, here a coroutine.
     """
 
     @wraps(method)

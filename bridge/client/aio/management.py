@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
 
 from bridge.client.aio.awaited import awaited
 from bridge.client.aio.client import ServiceBusClient
 from bridge.client.core.call import Call
+from bridge.client.core.options import ClientOptions
 from bridge.client.management.calls import Calls, Listing
 from bridge.client.management.client import ItemPaged
 from bridge.client.management.client import ServiceBusAdministrationClient as Synchronous
@@ -77,7 +78,7 @@ class ServiceBusAdministrationClient:
         credential: object = None,
         *,
         api_version: str | ApiVersion = ApiVersion.V2024_05,
-        **options: Any,
+        **options: Unpack[ClientOptions],
     ) -> None:
         self._client = ServiceBusClient(fully_qualified_namespace, credential, **options)
         self.fully_qualified_namespace = self._client.fully_qualified_namespace
@@ -85,10 +86,14 @@ class ServiceBusAdministrationClient:
 
     @classmethod
     def from_connection_string(
-        cls, conn_str: str, **options: Any
+        cls,
+        conn_str: str,
+        *,
+        api_version: str | ApiVersion = ApiVersion.V2024_05,
+        **options: Unpack[ClientOptions],
     ) -> ServiceBusAdministrationClient:
         """Return a client; see `ServiceBusClient.from_connection_string`."""
-        return cls(conn_str, None, **options)
+        return cls(conn_str, None, api_version=api_version, **options)
 
     async def __aenter__(self) -> ServiceBusAdministrationClient:
         return self

@@ -63,7 +63,6 @@ class ServiceBusReceiver:
         sequence_numbers: int | Iterable[int],
         *,
         timeout: float | None = None,
-        **options: Any,
     ) -> list[ServiceBusReceivedMessage]:
         """Receive deferred messages by their sequence numbers: all of them or none.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.client.aio.awaited import awaited
+from bridge.client.core.options import SenderOptions
 from bridge.client.core.sending import Sending
 from bridge.client.sync.sender import ServiceBusSender as Synchronous
 
@@ -16,7 +17,7 @@ class ServiceBusSender:
     """A sender to a queue or topic; made by a client."""
 
     def __init__(
-        self, client: ServiceBusClient, entity_name: str, kind: str, options: dict[str, Any]
+        self, client: ServiceBusClient, entity_name: str, kind: str, options: SenderOptions
     ) -> None:
         self._client = client
         self._sending = Sending(entity_name, options)

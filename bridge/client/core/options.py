@@ -1,31 +1,89 @@
-"""A client's options, for both lanes."""
+"""The options of clients, senders and receivers, for both lanes."""
 
 from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+import ssl
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 from bridge.client.address import Address, parse, rabbitmq_url
+from bridge.client.constants import (
+    ServiceBusReceiveMode,
+    ServiceBusSessionFilter,
+    ServiceBusSubQueue,
+)
 from bridge.client.core.retrying import RetryOptions
 from bridge.model.name import EntityPath, SubQueue
 
 log = logging.getLogger("azure.servicebus")
 
-_IGNORED = frozenset(
-    {
-        "logging_enable",
-        "transport_type",
-        "http_proxy",
-        "user_agent",
-        "custom_endpoint_address",
-        "uamqp_transport",
-        "entity_name",
-        "use_tls",
-        "keep_alive",
-    }
-)
-"""Options of the SDK that mean nothing on RabbitMQ."""
+
+class _Ignored(TypedDict, total=False):
+    """Options of the SDK that mean nothing on RabbitMQ."""
+
+    logging_enable: bool
+    transport_type: object
+    http_proxy: Mapping[str, Any] | None
+    user_agent: str | None
+    custom_endpoint_address: str | None
+    uamqp_transport: bool
+    entity_name: str | None
+    use_tls: bool
+    keep_alive: float | None
+
+
+class ClientOptions(_Ignored, total=False):
+    """Options of a client, and of an administration client; times are in seconds."""
+
+    rabbitmq_url: str | None
+    ssl_context: ssl.SSLContext | None
+    connection_verify: str | None
+    retry_total: int
+    retry_backoff_factor: float
+    retry_backoff_max: float
+    retry_mode: str
+    try_timeout: float | None
+
+
+class SenderOptions(TypedDict, total=False):
+    """Options of `get_queue_sender` and `get_topic_sender`; `socket_timeout` means nothing here."""
+
+    client_identifier: str | None
+    socket_timeout: float | None
+
+
+class ReceiverOptions(SenderOptions, total=False):
+    """Options of `get_queue_receiver` and `get_subscription_receiver`.
+
+    Attributes:
+        max_wait_time: seconds until iteration ends without a message; `None` means never.
+        auto_lock_renewer: the `AutoLockRenewer` of the same lane.
+        prefetch_count: accepted; nothing is locked ahead.
+    """
+
+    session_id: str | ServiceBusSessionFilter | None
+    sub_queue: ServiceBusSubQueue | str | None
+    receive_mode: ServiceBusReceiveMode | str
+    max_wait_time: float | None
+    auto_lock_renewer: Any
+    prefetch_count: int
+
+
+def check_names(given: Mapping[str, object], options: type, of: str) -> None:
+    """Check the names of options.
+
+    Args:
+        options: the class of the options that there are.
+        of: what they are for, in the error's text.
+
+    Raises:
+        TypeError: an option is unknown.
+    """
+    unknown = sorted(given.keys() - options.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"{of} has no option {', '.join(unknown)}.")
 
 
 class Options:
@@ -40,23 +98,21 @@ class Options:
         TypeError: an option is unknown.
     """
 
-    def __init__(self, given: str, credential: object, options: dict[str, Any]) -> None:
-        url = rabbitmq_url(given, options.pop("rabbitmq_url", None), os.environ)
+    def __init__(self, given: str, credential: object, options: ClientOptions) -> None:
+        check_names(options, ClientOptions, "A client")
+        url = rabbitmq_url(given, options.get("rabbitmq_url"), os.environ)
         self.address: Address = parse(
             url,
-            context=options.pop("ssl_context", None),
-            ca_file=options.pop("connection_verify", None),
+            context=options.get("ssl_context"),
+            ca_file=options.get("connection_verify"),
         )
         self.retry = RetryOptions(
-            options.pop("retry_total", 3),
-            options.pop("retry_backoff_factor", 0.8),
-            options.pop("retry_backoff_max", 120.0),
-            options.pop("retry_mode", "exponential"),
+            options.get("retry_total", 3),
+            options.get("retry_backoff_factor", 0.8),
+            options.get("retry_backoff_max", 120.0),
+            options.get("retry_mode", "exponential"),
         )
-        self.try_timeout: float | None = options.pop("try_timeout", None)
-        unknown = sorted(set(options) - _IGNORED)
-        if unknown:
-            raise TypeError(f"bridge.client has no option {', '.join(unknown)}.")
+        self.try_timeout = options.get("try_timeout")
         if credential is not None:
             log.warning("The credential is not used: RabbitMQ's login is the one in its URL.")
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from bridge.client.constants import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from bridge.client.core.call import Call, number_of
-from bridge.client.core.options import sub_queue_of
+from bridge.client.core.options import ReceiverOptions, check_names, sub_queue_of
 from bridge.client.core.session_source import SessionSource
 from bridge.client.exceptions import MessageAlreadySettled, MessageLockLostError
 from bridge.client.received_message import ServiceBusReceivedMessage, received_messages
@@ -115,7 +115,7 @@ class Receiving:
         mode: ServiceBusReceiveMode,
         max_wait_time: float | None,
         renewer: Any,
-        options: dict[str, Any],
+        identifier: str | None,
     ) -> None:
         _check_wait(max_wait_time)
         self.session = source if isinstance(source, SessionSource) else None
@@ -128,7 +128,7 @@ class Receiving:
         self._renewer = renewer
         self._next_peek = 1
         self.is_closed = False
-        self.identifier = options.get("client_identifier") or f"SBReceiver-{uuid4()}"
+        self.identifier = identifier or f"SBReceiver-{uuid4()}"
 
     @property
     def is_open(self) -> bool:
@@ -260,31 +260,25 @@ class Receiving:
         return message
 
 
-def receiving_from(
-    path: str,
-    *,
-    session_id: object = None,
-    sub_queue: object = None,
-    receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
-    max_wait_time: float | None = None,
-    auto_lock_renewer: Any = None,
-    prefetch_count: int = 0,
-    **options: Any,
-) -> Receiving:
+def receiving_from(path: str, options: ReceiverOptions) -> Receiving:
     """Return a receiver of a queue or subscription, or of its dead-letter sub-queue.
 
     Raises:
-        ValueError, NotImplementedError: an argument is invalid here.
+        TypeError: an option is unknown.
+        ValueError, NotImplementedError: an option's value is invalid here.
     """
-    mode = ServiceBusReceiveMode(receive_mode)
-    found = sub_queue_of(sub_queue, path)
+    check_names(options, ReceiverOptions, "A receiver")
+    mode = ServiceBusReceiveMode(options.get("receive_mode", ServiceBusReceiveMode.PEEK_LOCK))
+    session_id, max_wait_time = options.get("session_id"), options.get("max_wait_time")
+    found = sub_queue_of(options.get("sub_queue"), path)
     source: Queue | SessionSource = Queue(EntityPath(path, found), mode)
     if session_id is not None:
         if found is not SubQueue.NONE:
             raise ValueError("A sub-queue has no sessions: give session_id or sub_queue, not both.")
         wanted = None if session_id is NEXT_AVAILABLE_SESSION else str(session_id)
         source = SessionSource(path, wanted, mode, max_wait_time)
-    return Receiving(source, mode, max_wait_time, auto_lock_renewer, options)
+    renewer, identifier = options.get("auto_lock_renewer"), options.get("client_identifier")
+    return Receiving(source, mode, max_wait_time, renewer, identifier)
 
 
 def _locked(message: ServiceBusReceivedMessage) -> Received:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 from bridge.client.batch import ServiceBusMessageBatch, all_encoded
 from bridge.client.core.call import Call, numbers_of
+from bridge.client.core.options import SenderOptions, check_names
 from bridge.client.encoding import milliseconds
 from bridge.client.exceptions import ServiceBusError
 from bridge.client.messages import Sendable
@@ -26,7 +26,8 @@ class Sending:
         identifier: the sender's name in logs.
     """
 
-    def __init__(self, entity_name: str, options: dict[str, Any]) -> None:
+    def __init__(self, entity_name: str, options: SenderOptions) -> None:
+        check_names(options, SenderOptions, "A sender")
         self._entity_name = entity_name
         self.is_closed = False
         self.identifier = options.get("client_identifier") or f"SBSender-{uuid4()}"

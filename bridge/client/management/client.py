@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar, Unpack
 
 from bridge.client.core.call import Call
+from bridge.client.core.options import ClientOptions
 from bridge.client.management.calls import Calls, Listing
 from bridge.client.management.enums import ApiVersion
 from bridge.client.management.options import (
@@ -76,7 +77,7 @@ class ServiceBusAdministrationClient:
         credential: object = None,
         *,
         api_version: str | ApiVersion = ApiVersion.V2024_05,
-        **options: Any,
+        **options: Unpack[ClientOptions],
     ) -> None:
         self._client = ServiceBusClient(fully_qualified_namespace, credential, **options)
         self.fully_qualified_namespace = self._client.fully_qualified_namespace
@@ -84,10 +85,14 @@ class ServiceBusAdministrationClient:
 
     @classmethod
     def from_connection_string(
-        cls, conn_str: str, **options: Any
+        cls,
+        conn_str: str,
+        *,
+        api_version: str | ApiVersion = ApiVersion.V2024_05,
+        **options: Unpack[ClientOptions],
     ) -> ServiceBusAdministrationClient:
         """Return a client; see `ServiceBusClient.from_connection_string`."""
-        return cls(conn_str, None, **options)
+        return cls(conn_str, None, api_version=api_version, **options)
 
     def __enter__(self) -> ServiceBusAdministrationClient:
         return self

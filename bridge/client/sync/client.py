@@ -6,13 +6,19 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import tenacity
 
 from bridge.client.core.call import Call
 from bridge.client.core.namespace import Namespace
-from bridge.client.core.options import Options, subscription_path
+from bridge.client.core.options import (
+    ClientOptions,
+    Options,
+    ReceiverOptions,
+    SenderOptions,
+    subscription_path,
+)
 from bridge.client.core.receiving import receiving_from
 from bridge.client.core.session_listing import Listing
 from bridge.client.exceptions import OperationTimeoutError, ServiceBusConnectionError
@@ -33,6 +39,8 @@ CLOSE_S = 5.0
 class ServiceBusClient:
     """A client of a virtual host of RabbitMQ, under the SDK's name; thread-safe.
 
+    Every method raises TypeError for an option that it does not have.
+
     Args:
         fully_qualified_namespace: RabbitMQ's URL, or anything with `rabbitmq_url=` beside it.
         credential: accepted and not used.
@@ -40,11 +48,13 @@ class ServiceBusClient:
 
     Raises:
         ValueError: the URL of RabbitMQ is missing or malformed.
-        TypeError: an option is unknown.
     """
 
     def __init__(
-        self, fully_qualified_namespace: str, credential: object = None, **options: Any
+        self,
+        fully_qualified_namespace: str,
+        credential: object = None,
+        **options: Unpack[ClientOptions],
     ) -> None:
         self._options = Options(fully_qualified_namespace, credential, options)
         self._lock = threading.RLock()
@@ -65,7 +75,9 @@ class ServiceBusClient:
         return f"ServiceBusClient({self._options.address})"
 
     @classmethod
-    def from_connection_string(cls, conn_str: str, **options: Any) -> ServiceBusClient:
+    def from_connection_string(
+        cls, conn_str: str, **options: Unpack[ClientOptions]
+    ) -> ServiceBusClient:
         """Return a client.
 
         Args:
@@ -74,43 +86,56 @@ class ServiceBusClient:
         """
         return cls(conn_str, None, **options)
 
-    def get_queue_sender(self, queue_name: str, **options: Any) -> ServiceBusSender:
+    def get_queue_sender(
+        self, queue_name: str, **options: Unpack[SenderOptions]
+    ) -> ServiceBusSender:
         """Return a sender to a queue."""
         return ServiceBusSender(self, queue_name, "queue_name", options)
 
-    def get_topic_sender(self, topic_name: str, **options: Any) -> ServiceBusSender:
+    def get_topic_sender(
+        self, topic_name: str, **options: Unpack[SenderOptions]
+    ) -> ServiceBusSender:
         """Return a sender to a topic."""
         return ServiceBusSender(self, topic_name, "topic_name", options)
 
-    def get_queue_receiver(self, queue_name: str, **options: Any) -> ServiceBusReceiver:
-        """Return a receiver of a queue, or of its dead-letter sub-queue.
-
-        Args:
-            options: sub_queue, receive_mode, max_wait_time, auto_lock_renewer, as the SDK has them.
-        """
-        return ServiceBusReceiver(self, queue_name, receiving_from(queue_name, **options))
+    def get_queue_receiver(
+        self, queue_name: str, **options: Unpack[ReceiverOptions]
+    ) -> ServiceBusReceiver:
+        """Return a receiver of a queue, or of its dead-letter sub-queue."""
+        return ServiceBusReceiver(self, queue_name, receiving_from(queue_name, options))
 
     def get_subscription_receiver(
-        self, topic_name: str, subscription_name: str, **options: Any
+        self, topic_name: str, subscription_name: str, **options: Unpack[ReceiverOptions]
     ) -> ServiceBusReceiver:
         """Return a receiver of a subscription, or of its dead-letter sub-queue."""
         return self.get_queue_receiver(subscription_path(topic_name, subscription_name), **options)
 
     def list_queue_sessions(
-        self, queue_name: str, *, state_updated_after: datetime | None = None, **options: Any
+        self,
+        queue_name: str,
+        *,
+        state_updated_after: datetime | None = None,
+        timeout: float | None = None,
     ) -> Iterator[str]:
         """Iterate over the ids of a queue's sessions with messages or a state.
 
         Args:
             state_updated_after: list the sessions whose state was set after this time instead.
+            timeout: seconds for all pages together.
         """
-        return self._sessions(Listing(queue_name, state_updated_after))
+        return self._sessions(Listing(queue_name, state_updated_after, timeout))
 
     def list_subscription_sessions(
-        self, topic_name: str, subscription_name: str, **options: Any
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        state_updated_after: datetime | None = None,
+        timeout: float | None = None,
     ) -> Iterator[str]:
         """Iterate over the ids of a subscription's sessions; see `list_queue_sessions`."""
-        return self.list_queue_sessions(subscription_path(topic_name, subscription_name), **options)
+        path = subscription_path(topic_name, subscription_name)
+        return self._sessions(Listing(path, state_updated_after, timeout))
 
     def _sessions(self, listing: Listing) -> Iterator[str]:
         while page := self._run(listing.next_page()):

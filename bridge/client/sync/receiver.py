@@ -78,7 +78,6 @@ class ServiceBusReceiver:
         *,
         sequence_number: int = 0,
         timeout: float | None = None,
-        **options: Any,
     ) -> list[ServiceBusReceivedMessage]:
         """Return messages without locks: from a number on, or behind the last peeked message."""
         return self._run(lambda: self._receiving.peek(max_message_count, sequence_number, timeout))
@@ -88,7 +87,6 @@ class ServiceBusReceiver:
         sequence_numbers: int | Iterable[int],
         *,
         timeout: float | None = None,
-        **options: Any,
     ) -> list[ServiceBusReceivedMessage]:
         """Receive deferred messages by their sequence numbers: all of them or none.
 
@@ -127,7 +125,7 @@ class ServiceBusReceiver:
         return self._client._run(self._receiving.settle(message, "defer"))
 
     def renew_message_lock(
-        self, /, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **options: Any
+        self, /, message: ServiceBusReceivedMessage, *, timeout: float | None = None
     ) -> datetime:
         """Give a message's lock its full duration from now; return its end."""
         return self._run(lambda: self._receiving.renew(message, timeout))

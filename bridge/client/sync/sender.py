@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from bridge.client.batch import ServiceBusMessageBatch
+from bridge.client.core.options import SenderOptions
 from bridge.client.core.sending import Sending
 from bridge.client.messages import Sendable
 
@@ -18,7 +19,7 @@ class ServiceBusSender:
     """A sender to a queue or topic; made by a client."""
 
     def __init__(
-        self, client: ServiceBusClient, entity_name: str, kind: str, options: dict[str, Any]
+        self, client: ServiceBusClient, entity_name: str, kind: str, options: SenderOptions
     ) -> None:
         self._client = client
         self._sending = Sending(entity_name, options)
@@ -42,7 +43,6 @@ class ServiceBusSender:
         message: Sendable | ServiceBusMessageBatch | Iterable[Sendable],
         *,
         timeout: float | None = None,
-        **options: Any,
     ) -> None:
         """Send messages; return after RabbitMQ's confirm. A list is stored whole or not at all.
 
@@ -60,7 +60,6 @@ class ServiceBusSender:
         schedule_time_utc: datetime,
         *,
         timeout: float | None = None,
-        **options: Any,
     ) -> list[int]:
         """Send messages for later; return their sequence numbers."""
         return self._client._run(self._sending.schedule(messages, schedule_time_utc, timeout))
@@ -71,7 +70,6 @@ class ServiceBusSender:
         sequence_numbers: int | Iterable[int],
         *,
         timeout: float | None = None,
-        **options: Any,
     ) -> None:
         """Cancel scheduled messages, all of them or none.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bridge.client.core.session_source import SessionSource
 
@@ -36,7 +36,7 @@ class ServiceBusSession:
         """The end of the session's lock."""
         return self._source.locked_until_utc
 
-    def get_state(self, /, *, timeout: float | None = None, **options: Any) -> bytes | None:
+    def get_state(self, /, *, timeout: float | None = None) -> bytes | None:
         """Return the session's state."""
         return self._receiver._run(lambda: self._source.state(timeout))
 
@@ -46,12 +46,11 @@ class ServiceBusSession:
         state: str | bytes | bytearray | None,
         *,
         timeout: float | None = None,
-        **options: Any,
     ) -> None:
         """Store the session's state; `None` clears the state."""
         return self._receiver._run(lambda: self._source.store(state, timeout))
 
-    def renew_lock(self, /, *, timeout: float | None = None, **options: Any) -> datetime:
+    def renew_lock(self, /, *, timeout: float | None = None) -> datetime:
         """Give the session's lock its full duration from now; return its end.
 
         Raises:

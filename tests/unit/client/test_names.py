@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -126,17 +126,29 @@ METHODS = {name: (theirs, ours) for name, theirs, ours in methods()}
 def test_every_parameter_is_taken(name: str) -> None:
     """By the same name, in the same place, and with the same default."""
     theirs, ours = (inspect.signature(each).parameters for each in METHODS[name])
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in ours.values())
+    options = keywords(METHODS[name][1])
     for wanted in theirs.values():
         found = ours.get(wanted.name)
         if wanted.kind in (wanted.VAR_KEYWORD, wanted.VAR_POSITIONAL):
             continue
-        assert takes_any or found is not None, wanted
+        assert found is not None or wanted.name in options, wanted
         if found is not None and wanted.default is not wanted.empty:
             same = name.rpartition(".")[2], wanted.name
             assert found.default == wanted.default or same in DEFAULTS, wanted
     places = [_places(each) for each in (theirs, ours)]
     assert places[1][: len(places[0])] == places[0]
+
+
+def keywords(method: Callable[..., Any]) -> set[str]:
+    """Return the names behind `**options`."""
+    parameters = inspect.signature(method).parameters.values()
+    taken = [each.annotation for each in parameters if each.kind is each.VAR_KEYWORD]
+    if not taken or not isinstance(taken[0], str):  # an enumeration's own
+        return set()
+    found = inspect.unwrap(method)
+    module = vars(importlib.import_module(found.__module__))
+    options = get_args(eval(taken[0], module))  # none of `**values: Any`
+    return {name for each in options for name in each.__annotations__}
 
 
 def _places(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
