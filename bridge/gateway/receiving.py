@@ -223,10 +223,14 @@ class ReceivingLink:
     ) -> None:
         def on_settled(error: ServiceBusError | None) -> None:
             self.connection.work.settling(-1)
-            outcome = done if error is None else self._rejected(error)
-            if not event.is_settled:
-                self.link.session.settle_outgoing(delivery, outcome)
-                self.connection.flush_soon()
+            try:
+                outcome = done if error is None else self._rejected(error)
+                if not event.is_settled:
+                    self.link.session.settle_outgoing(delivery, outcome)
+                    self.connection.flush_soon()
+            except Exception as fault:
+                # RabbitMQ's channel, on whose word this is called, has others' messages too.
+                self.connection.links.fail(self.link, fault)
 
         token = UUID(bytes_le=delivery.tag)
         self.connection.work.settling(1)

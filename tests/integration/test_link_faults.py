@@ -10,10 +10,11 @@ import pytest_asyncio
 
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Complete, Received, ReceiveMode
-from bridge.machine.amqp10.link import OutgoingLink
+from bridge.machine.amqp10.link import OutgoingDelivery, OutgoingLink
+from bridge.machine.amqp10.session import Session
 from bridge.model import entity as model
 from bridge.model.name import EntityPath
-from bridge.wire.amqp10.performatives import Attach, Detach, Transfer
+from bridge.wire.amqp10.performatives import Accepted, Attach, Detach, Disposition, Transfer
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Client, Door, open_door
@@ -101,6 +102,36 @@ async def test_what_fails_while_a_link_opens_gives_its_session_back(
                 detach = await of.next(Detach, handle=FAULTY)
                 assert detach.error.condition == "amqp:internal-error"
         assert [await of.message(9) for _ in range(2)] == [("one", 0), ("two", 0)]
+        await of.complete(innocent.delivery_id)
+
+
+@pytest.mark.parametrize("session", [(), ("s",)], ids=["plain", "session"])
+async def test_a_settlement_whose_answer_fails_ends_its_link_alone(
+    door: Door, monkeypatch: pytest.MonkeyPatch, session: tuple[str, ...]
+) -> None:
+    """The message is settled; the other link keeps the lock that it has on the same channel."""
+    address = "sessions" if session else "orders"
+    settle = Session.settle_outgoing
+
+    def fail(self: Session, delivery: OutgoingDelivery, outcome: Any) -> None:
+        if delivery.link.handle == FAULTY:
+            raise RuntimeError("a fault of the bridge")
+        settle(self, delivery, outcome)
+
+    monkeypatch.setattr(Session, "settle_outgoing", fail)
+    async with serve(door) as served, peer(served) as of:
+        await of.send_texts("orders", ["innocent"])
+        of.receive_from(SOUND, "orders")
+        of.credit(SOUND, 1)
+        innocent, _ = await of.next(Transfer, handle=SOUND)
+        of.receive_from(FAULTY, address, *session)
+        await of.next(Attach, handle=FAULTY)
+        await of.send_texts(address, ["one"], *session)
+        of.credit(FAULTY, 1)
+        faulty, _ = await of.next(Transfer, handle=FAULTY)
+        of.send(Disposition(True, faulty.delivery_id, None, False, Accepted()))
+        detach = await of.next(Detach, handle=FAULTY)
+        assert detach.error.condition == "amqp:internal-error"
         await of.complete(innocent.delivery_id)
 
 
