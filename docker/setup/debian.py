@@ -9,6 +9,8 @@ from __future__ import annotations
 import getpass
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,12 +80,21 @@ def _mirror() -> str:
 def unpack(suite: str, package: str, folder: Path, is_needed: Callable[[str], object]) -> Path:
     """Unpack those packages of an installation that are needed; return the root of the tree."""
     root = folder / "root"
+    began_s = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     root.mkdir(parents=True)
     apt = Suite(suite, folder / "apt")
     apt.run("update")
     apt.run("download", *filter(is_needed, apt.closure(package)))
-    for archive in apt.archives.glob("*.deb"):
+    archives = list(apt.archives.glob("*.deb"))
+    fetched_s = time.monotonic()
+    for archive in archives:
         subprocess.run(["dpkg-deb", "--extract", archive, root], check=True)
+    megabytes = sum(archive.stat().st_size for archive in archives) / 1e6
+    print(
+        f"setup: {len(archives)} packages, {megabytes:.0f} MB, and the lists are downloaded: "
+        f"{fetched_s - began_s:.0f} s; they are unpacked: {time.monotonic() - fetched_s:.0f} s",
+        file=sys.stderr,
+    )
     shutil.rmtree(folder / "apt")
     return root
