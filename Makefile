@@ -12,7 +12,7 @@ COMPILED := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/compiled:$(CURDIR)"
 PYTEST := $(COMPILED) $(BIN)/python -m pytest --compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compiled run test lint format check-tests bench soak explore test-long test-kills parity test-matrix test-sdks clean
+.PHONY: help setup compiled run quick test lint format check-tests bench soak explore test-long test-kills parity test-matrix test-sdks clean
 
 help: ## This list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -30,6 +30,10 @@ run: ## Set up what is missing, then `busbridge serve` (flags in ARGS="...", or 
 	@docker/setup/python run
 	@docker/setup/rabbitmq
 	@exec docker/serve $(ARGS)
+
+quick: ## Lint and the unit tests of what differs from main, in less than a minute; needs no RabbitMQ (another branch: ARGS=BRANCH)
+	@docker/setup/python dev
+	@$(BIN)/python -m tests.quick $(ARGS)
 
 test: setup lint check-tests ## Set up what is missing, then format, lint, types, floors and all tests but those below
 
