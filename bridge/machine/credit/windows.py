@@ -7,12 +7,17 @@ Therefore:
 * while no receiver waits, windows are closed, at the latest before an ack, and their messages are
   returned. If the receivers usually ask again at once (`read_ahead`), they have `LINGER_S` for it.
 
+**One window at a time has room.** RabbitMQ serves windows with room in turn, and messages of two
+come in no order (docs/rabbitmq-faults.md: windows-order), even to one receiver alone. So a larger
+demand waits until the window is full, and a full one is closed before an ack that would refill it
+beside another. A first, small window of fast receivers is closed before an ack; a larger follows.
+
 Messages that a closing window may still bring count as fetched until RabbitMQ has closed the
 window. When a message is returned, all messages on their way to windows stood behind it in the
 queue: they are returned too, and nothing is fetched before.
 
-**Apart** (4.3 clusters): each window has a channel of its own, on which nothing is consumed again.
-Messages of two channels come in no order, so one window at a time has room, and nothing is got.
+**Apart** (4.3 clusters): each window has a channel of its own, on which nothing is consumed again,
+and nothing is got.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ WINDOW_SIZE_MAX = 2_000
 """Messages of one window; the rest of a larger demand follows when the window is full."""
 
 WINDOWS_MAX = 8
-"""Windows of one queue that may have room, or be closing, at a time."""
+"""Windows of one queue that may have room, be closing, or be full and wait for acks, at a time."""
 
 GETS_MAX = 2
 """Up to this many messages are got one by one, when the queue seems to have some.
@@ -96,11 +101,21 @@ class Windows(Strategy[Message]):
             return None
         may_refill = balance.waiters.asked or self._read_ahead.is_on
         surplus_max = max(AHEAD_MAX, entry.size) if may_refill else 0
-        if entry.is_behind or balance.surplus >= surplus_max:
+        is_small = self._read_ahead.is_fast and entry.size < AHEAD
+        is_second = len(balance.fetches) > 1 and self._is_another_filling(fetch)
+        if entry.is_behind or is_small or is_second or balance.surplus >= surplus_max:
             return balance.close(fetch)
         balance.refill(entry)
         self._note_surplus(now_s)
         return None
+
+    def _is_another_filling(self, fetch: int) -> bool:
+        """Whether another window may bring messages."""
+        return any(
+            entry.room and entry.state is not State.GETTING
+            for other, entry in self.balance.fetches.items()
+            if other != fetch
+        )
 
     def is_filling(self, fetch: int) -> bool:
         """Whether an ack of this fetch's message would bring more than receivers ask for."""
@@ -181,10 +196,8 @@ class Windows(Strategy[Message]):
     def _fetch(self, wanted: int) -> list[Effect[Message]]:
         """Begin fetches.
 
-        Nothing is begun while a message may still be returned that stood before the new messages.
-        While gets are under way no window is opened that could overtake them. While a window may
-        bring messages nothing is got: RabbitMQ's channel waits for the queue's answer to a get, and
-        meanwhile leaves the window's messages in its mailbox.
+        Nothing is begun while a message may still be returned that stood before the new messages,
+        nor while gets are under way or a window has room: what is begun later could overtake them.
         """
         balance, read_ahead = self.balance, self._read_ahead
         busy = 0
@@ -194,10 +207,10 @@ class Windows(Strategy[Message]):
                 return []
             has_room = has_room or entry.room > 0
             busy += entry.room > 0 or entry.state is not State.OPEN
-        if busy >= self._windows_max or (has_room and self._is_apart):
+        if busy >= self._windows_max or has_room:
             return []
         is_small = wanted <= self._gets_max and not read_ahead.is_on
-        if is_small and balance.is_stocked and not has_room:
+        if is_small and balance.is_stocked:
             return [Get(balance.begin(State.GETTING, 1)) for _ in range(wanted)]
         size = min(max(wanted, AHEAD) if read_ahead.is_fast else wanted, WINDOW_SIZE_MAX)
         effects: list[Effect[Message]] = list(self._close_oldest())

@@ -30,6 +30,7 @@ class QueueModel(RuleBasedStateMachine):
 
     is_apart = False
     counts_returns = False
+    serves_in_turn = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +73,7 @@ class QueueModel(RuleBasedStateMachine):
                     del self.here[message.number]
                     self.give_back(message)
                 case Open(fetch, size):
-                    if self.is_apart:
+                    if self.serves_in_turn:
                         assert not any(self.rooms()), "two windows with room"
                     self.commands.append(("open", fetch, size))
                 case Get(fetch):
@@ -120,10 +121,16 @@ class QueueModel(RuleBasedStateMachine):
         self.fill()
 
     def fill(self) -> None:
-        for fetch in sorted(self.consumers):
-            while self.room[fetch] and self.ready:
+        """Serve the consumers; what comes at once is sent consumer by consumer."""
+        sent: dict[int, list[int]] = {}
+        while self.ready and (
+            turns := [each for each in sorted(self.consumers) if self.room[each]]
+        ):
+            for fetch in turns[: self.ready] if self.serves_in_turn else turns[:1]:
                 self.room[fetch] -= 1
-                self.replies.append(("message", fetch, self.next()))
+                sent.setdefault(fetch, []).append(self.next())
+        for fetch, numbers in sent.items():
+            self.replies += [("message", fetch, number) for number in numbers]
 
     def next(self) -> int:
         """What was returned comes first, in the order in which it was."""

@@ -203,8 +203,10 @@ def test_a_fast_receiver_has_messages_before_it_asks() -> None:
     for _ in range(PROMPT_ROUNDS, FAST_ROUNDS):
         receiver.take(window)
         assert receiver.settle(window) is None
-        opened = receiver.ask(1)
-    assert opened == [Open(window + 1, AHEAD)]
+        assert receiver.ask(1) == []
+    receiver.take(window)
+    assert receiver.settle(window) == Close(window)
+    assert receiver.ask(1) == [Open(window + 1, AHEAD)]
     assert receiver.take(window + 1, AHEAD) == [1] + [None] * (AHEAD - 1)
     for _ in range(100):
         assert receiver.settle(window + 1) is None
@@ -272,8 +274,23 @@ def test_a_window_that_stays_half_full_is_closed_and_another_opened() -> None:
     assert receiver.plan() == [Open(2, 3)]
 
 
+def test_one_window_at_a_time_has_room() -> None:
+    """What is asked for while a window has room waits for it; a full one is not refilled beside."""
+    receiver = Receiver()
+    receiver.ask_promptly()
+    assert receiver.ask(5) == [Open(FIRST, 5)]
+    assert receiver.ask(5) == []
+    assert receiver.take(FIRST, 5) == [1] * 5
+    assert receiver.plan() == [Open(FIRST + 1, 5)]
+    assert receiver.settle(FIRST) == Close(FIRST)
+    assert receiver.settle(FIRST) is None
+    assert receiver.windows.balance.under_way == 5
+
+
 class WindowsModel(QueueModel):
     """The same, with how much may be fetched that nobody asked for, and for how long."""
+
+    serves_in_turn = True
 
     def strategy(self) -> Windows[Fetched]:
         return Windows(is_apart=self.is_apart, windows_max=3)
