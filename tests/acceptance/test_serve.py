@@ -877,8 +877,9 @@ def test_a_client_of_rabbitmq_is_told_its_port(
     eventually(lambda: any(told in line for line in bridge.lines))
 
 
-def test_a_stop_while_it_starts(tmp_path: Path) -> None:
-    """SIGTERM during the start of the private RabbitMQ ends both."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_end_while_it_starts(tmp_path: Path, number: signal.Signals) -> None:
+    """Whoever ends the bridge during the start of the private RabbitMQ ends both."""
     folder = tmp_path / "data"
     process = subprocess.Popen(
         [sys.executable, "-m", "bridge.cli.main", "serve", "--data-dir", str(folder)],
@@ -887,6 +888,6 @@ def test_a_stop_while_it_starts(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
     eventually(lambda: bool(processes_of(folder)))
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     process.wait(120)
     eventually(lambda: not processes_of(folder))

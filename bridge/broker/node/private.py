@@ -13,6 +13,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from bridge.broker.connection.connection import Connection
@@ -213,7 +214,7 @@ class Node:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=die_with_parent,
+            preexec_fn=partial(die_with_parent, os.getpid()),
         )
 
     async def _start_server(self) -> None:
@@ -226,7 +227,7 @@ class Node:
                 stdout=console,
                 stderr=console,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=partial(die_with_parent, os.getpid()),
             )
         self.has_ended = asyncio.Event()
         self._waiter = asyncio.create_task(self._watch(self._process, self.has_ended))

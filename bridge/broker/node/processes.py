@@ -20,10 +20,16 @@ _POLL_S = 0.1
 _TRIES_MAX = 100
 
 
-def die_with_parent() -> None:
-    """Have Linux end this process (in order, by SIGTERM) when its parent is gone."""
+def die_with_parent(parent: int) -> None:
+    """Have Linux end this process (in order, by SIGTERM) when its parent is gone.
+
+    Args:
+        parent: the parent's id, taken before the fork: one that is gone already sends no signal.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
 
 
 async def end_leftovers(folder: Path, *, spared: Container[int] = ()) -> None:
