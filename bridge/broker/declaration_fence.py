@@ -3,19 +3,16 @@
 RabbitMQ answers before two writes are on its disk (docs/rabbitmq-faults.md: last-change,
 youngest-queue, first-stream):
 
-* The database (Mnesia: 3.10, 4.0) commits a declaration or deletion of a queue, an exchange or a
-  binding by two records, and does not wait for the second to reach the disk. Until it does, up to
-  2 s later or with the next change of that kind, a kill undoes the last change. Measured on
-  3.10.8: 13 of 117 durable classic queues forgotten that a busy node had declared last before it
-  was killed, none of 62 that were not the last; the second record missing in 5 of 200 answers on
-  3.10.8 and 4.0.5. A quorum queue whose deletion is undone exists again without its members, and
-  refuses every publish, for ever.
+* The database (Mnesia: 4.0) commits a declaration or deletion of a queue, an exchange or a binding
+  by two records, and does not wait for the second to reach the disk. Until it does, up to 2 s later
+  or with the next change of that kind, a kill undoes the last change. Measured on 4.0.5: the second
+  record missing in 5 of 200 answers. A quorum queue whose deletion is undone exists again without
+  its members, and refuses every publish, for ever.
 * A node lists its quorum queues in a file that it writes half a second late. A kill before that
-  write loses the youngest queue with every message that it confirmed; 3.10 may even leave a queue
-  that takes messages and never confirms them. When another queue is declared, the node looks into
-  the list for the new name, and writes the file first (measured on 3.10.8, 4.0.5 and 4.3.6: 12 of
-  12 queues lost by a kill right after their declaration, none of 208 when another one was declared
-  after them).
+  write loses the youngest queue with every message that it confirmed. When another queue is
+  declared, the node looks into the list for the new name, and writes the file first (measured on
+  4.0.5 and 4.3.6: 12 of 12 queues lost by a kill right after their declaration, none of 208 when
+  another one was declared after them).
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ LIFETIME_MS = 60_000
 FIRST_STREAM_S = 2.0
 """Time until a node's first stream outlasts a kill; no fence shortens it. With its first stream a
 node begins to keep a register of streams: a kill 0.7 s later leaves the node without streams for
-good (3.10.8, 4.0.5, 4.3.6), a kill 1 s later does not."""
+good (4.0.5, 4.3.6), a kill 1 s later does not."""
 
 EXCHANGE = Exchange(name=names.DECLARATION_FENCE, type="fanout", arguments=SCHEMA)
 """The exchange that a fence declares and deletes as its last changes."""

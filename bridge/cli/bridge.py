@@ -80,7 +80,6 @@ class Bridge:
         *,
         management_url: str = "",
     ) -> None:
-        self._is_private = settings.endpoint is None
         self._host = settings.host_for_clients
         self._endpoint = endpoint
         self._management = management
@@ -152,7 +151,7 @@ class Bridge:
             retryable=_may_pass,
             total_s=APPLIED_S,
         )
-        _log_findings(namespace.findings, is_private=self._is_private)
+        _log_findings(namespace.findings)
         await self._work()
         print(f"start: entities and sidecar: {time.monotonic() - began_s:.1f} s", flush=True)
 
@@ -278,15 +277,13 @@ def _may_pass(error: BaseException) -> bool:
     return isinstance(error, BrokerError) and (error.is_retryable or isinstance(error, NotFound))
 
 
-def _log_findings(findings: Sequence[Finding], *, is_private: bool) -> None:
+def _log_findings(findings: Sequence[Finding]) -> None:
     """Log this RabbitMQ's differences from Service Bus, once, at the start.
 
-    Gaps that the bridge fills are no differences; a private RabbitMQ has its consumer timeout
-    raised.
+    Gaps that the bridge fills are no differences.
     """
     for finding in findings:
-        is_raised = is_private and not finding.entity and finding.property == "LockDuration"
-        if finding.grade != BY_THE_BRIDGE and not is_raised:
+        if finding.grade != BY_THE_BRIDGE:
             _log.warning(
                 "rabbitmq.finding entity=%s property=%s grade=%s message=%r",
                 *(finding.entity, finding.property, finding.grade, finding.message),

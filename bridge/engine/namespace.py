@@ -11,6 +11,7 @@ from uuid import UUID
 
 from bridge.background.supervisor import Standing, Supervisor
 from bridge.background.tasks import Tasks
+from bridge.broker.connection.address import is_there
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
@@ -172,7 +173,7 @@ class RabbitNamespace:
         self._clients = Clients(
             self,
             self._sender.answer,
-            partial(self._sender.is_there, self._connections),
+            partial(is_there, self._connections),
             supervisor,
         )
         self._peers = Peers(

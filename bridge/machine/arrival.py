@@ -24,7 +24,7 @@ OWNERSHIP_TOKEN_KIND = "baton"
 
 PROPERTIES_BYTES_MAX = 120_000
 """A message's properties are one frame, and the stamp must fit in too: RabbitMQ closes the whole
-connection over a header frame above 131,064 bytes (measured on 3.10, 4.0 and 4.3)."""
+connection over a header frame above 131,064 bytes (measured on 4.0 and 4.3)."""
 
 BARE = Properties(delivery_mode=2).encode()
 """Replaces properties that cannot be passed on."""

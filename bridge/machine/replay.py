@@ -8,7 +8,7 @@ its writer numbered and that may come again. So a term begins with a snapshot of
 part that a successor reads does not grow with the number of terms.
 
 Trust: a quorum queue hears of a channel's end before it has taken all messages published there, and
-drops the rest, which the journal has (3.10.8, under load: an operator closed the connection of one
+drops the rest, which the journal has (seen under load: an operator closed the connection of one
 bridge, and another took over at once). So an entry is trusted when its writer's commit marker
 stands behind it: the marker's writer knows that all messages before it have reached their queues.
 Entries written in another boot of the broker are not trusted, as a queue may have lost their

@@ -102,7 +102,7 @@ class Suspects:
 def is_silence(text: str) -> bool:
     """Whether RabbitMQ's words for a closed channel say that a queue's process is not there.
 
-    Cases: a stream without its writer (3.10), a queue whose only node is down, a queue whose
+    Cases: a stream without its writer, a queue whose only node is down, a queue whose
     process keeps crashing.
     """
     return any(words in text for words in _SILENCES)

@@ -23,7 +23,7 @@ from bridge.wire.envelope import Item
 
 BEYOND = 200
 """How many more publishes than a dead queue lets pass are written for a queue: 400 to 599 from the
-oldest unconfirmed one on. With 200 to 399 the hop is 6 % slower on RabbitMQ 3.10.8 and 18 % on
+oldest unconfirmed one on. With 200 to 399 the hop is 18 % slower on RabbitMQ
 4.3.6; with 4,000 no faster (docs/performance.md). RabbitMQ reads an ack after all earlier
 publishes, so a kill in a backlog leaves about as many second copies."""
 

@@ -11,8 +11,8 @@ address is in the journal's last markers and snapshots. A publication that fails
 
 A term that ends in order writes a commit marker to the journal: all its publications are confirmed.
 Without one, the next leader publishes again whatever may not have reached its queue. After a kill,
-a quorum queue may notice the channel's end before it applies all messages of the channel (3.10.8,
-under load). It drops the rest, which the journal has.
+a quorum queue may notice the channel's end before it applies all messages of the channel. It drops
+the rest, which the journal has.
 
     arrivals -> read -> machine.sequencer -> in flight -> (confirmed) -> ack, answer
                             ^                 ^
@@ -347,9 +347,9 @@ class Leader:
         replay = await read_journal(
             state,
             self._connection,
-            self._shared.addresses,
             self.in_flight,
             term=self._term,
+            boot=self._boot,
         )
         for error in replay.unreadable:
             self.note_poison("journal", names.journal(self.name), error)

@@ -116,7 +116,7 @@ class LeftOutWatch:
         return self._time_s() - self._since_s >= STALLED_S
 
     def _note_refusal(self, error: PublishRefused) -> None:
-        """Note a refusal: a queue without its process refuses a new channel's publishes (3.10)."""
+        """Note a refusal: a queue without its process may refuse a new channel's publishes."""
         self._refusal = self._refusal or error
 
     async def _leave_out(self) -> None:

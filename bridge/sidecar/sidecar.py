@@ -89,7 +89,6 @@ class Sidecar:
         whole: Callable[[str], Awaitable[None]] = _whole,
     ) -> None:
         self.connected = asyncio.Event()
-        self._endpoint = endpoint
         self._tier = tier
         self._clock = clock
         self._on_full = on_full
@@ -224,8 +223,7 @@ class Sidecar:
         there = {entity.path.lower(): entity for entity in send_entities(definitions)}
         for key, state in list(self._states.items()):
             now = there.get(key)
-            # An entity that was created again is another one: its consumer must be new
-            # (docs/rabbitmq-faults.md: moved-consumer).
+            # An entity that was created again is another one: its leader must be new.
             if now is not None and incarnation_of(now) == incarnation_of(state.entity):
                 continue
             del self._states[key]
@@ -300,9 +298,7 @@ class Sidecar:
             del self._ways[id(gone.connection)]
         way = self._ways.get(id(lease.connection))
         if way is None:
-            way = self._ways[id(lease.connection)] = SharedConnection(
-                self._endpoint, lease.connection
-            )
+            way = self._ways[id(lease.connection)] = SharedConnection(lease.connection)
         await way.open()
         return way
 

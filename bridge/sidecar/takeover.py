@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import uuid4
 
-from bridge.broker.connection.addresses import Addresses
+from bridge.broker.connection.address import await_end
 from bridge.broker.connection.pool import Lease
 from bridge.broker.handover import Publish
 from bridge.broker.streams.stream_reader import FIRST, Entry, find_own, read_range, read_until
@@ -32,33 +32,33 @@ three times the entries read so far."""
 async def read_journal(
     state: LeaderState,
     connection: Lease,
-    addresses: Addresses,
     in_flight: InFlight,
     *,
     term: bytes,
+    boot: str,
 ) -> Replay:
     """Announce a term in the journal by a marker, and replay the entries before it.
 
     Args:
         state: the entity's state in this process.
         connection: the connection that reads.
-        addresses: waits for the ends of earlier leaders' channels.
         in_flight: publishes the marker.
         term: the id of the new term.
+        boot: the boot of RabbitMQ that the connection leads to.
 
     Raises:
         NewerJournal: a newer bridge wrote the journal.
     """
     entity = state.entity
     stream = names.journal(entity.path)
-    entry = Publish(*marker(entity, term, addresses.boot))
+    entry = Publish(*marker(entity, term, boot))
     state.attempts.add(term)
 
     def replayed(entries: Sequence[Entry]) -> Replay:
         replay = Replay(
             is_partitioned=entity.enable_partitioning,
             readers=state.attempts,
-            fingerprint=addresses.boot,
+            fingerprint=boot,
         )
         for each in entries:
             replay.feed(each.properties, each.body)
@@ -81,7 +81,7 @@ async def read_journal(
             state.meters.takeover_entries = replay.entries
             return replay
         for address in others:
-            await addresses.await_end(connection, address)
+            await await_end(connection, address)
         over |= others
 
 

@@ -172,8 +172,7 @@ def assemble(base: model.Namespace, found: Iterable[model.Entity]) -> model.Name
 def to_json(entity: model.Entity) -> Json:
     """Return the JSON form of an entity; a topic without subscriptions.
 
-    The form has every field but those that are None (`rabbitmqctl import_definitions` of 3.10 turns
-    a null into the text "nil"), and empty ones of `_WRITTEN_WHEN_GIVEN`.
+    The form has every field but those that are None, and empty ones of `_WRITTEN_WHEN_GIVEN`.
     """
     form: Json = {"schema": SCHEMA, "kind": kind_of(entity).value.lower()}
     for field in _fields(type(entity)):
@@ -186,19 +185,15 @@ def to_json(entity: model.Entity) -> Json:
 
 
 def as_object(form: Value | Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return a JSON form as an object: 3.10's `rabbitmqctl` exports a list of pairs instead.
+    """Return a JSON form as an object.
 
     Raises:
-        ArgumentError: the form is neither, or nests deeper than any definition.
+        ArgumentError: the form is none, or nests deeper than any definition.
     """
     if _is_too_deep(form):
         raise ArgumentError(f"A definition nests {DEPTH_MAX} levels at most.")
     if isinstance(form, Mapping):
         return form
-    if isinstance(form, list):
-        pairs = [pair for pair in form if isinstance(pair, list) and len(pair) == 2]
-        if len(pairs) == len(form):
-            return {str(key): value for key, value in pairs}
     raise ArgumentError(f"A definition is an object, not {form!r}.")
 
 

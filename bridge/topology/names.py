@@ -13,7 +13,7 @@ import hashlib
 import re
 
 NAME_BYTES_MAX = 255
-"""RabbitMQ's limit for the name of a queue or exchange (measured on 3.10, 4.0 and 4.3)."""
+"""RabbitMQ's limit for the name of a queue or exchange (measured on 4.0 and 4.3)."""
 
 _SUFFIX_BYTES_MAX = 40
 """Length that is reserved for the longest suffix, buckets included."""
@@ -182,7 +182,7 @@ def bucket(entity: str, level: int, slot: int) -> str:
     """Queue: scheduled messages whose time falls in slot `slot` of wheel level `level`.
 
     Names are used again: RabbitMQ never forgets a queue's name (each new one costs one of Erlang's
-    5,000,000 atoms for good; measured on 3.10, 4.0 and 4.3). Two slots that share a name are far
+    5,000,000 atoms for good; measured on 4.0 and 4.3). Two slots that share a name are far
     apart: 8.5 minutes on the finest level, whose buckets reach 2 minutes ahead.
     """
     return f"{bucket_prefix(entity)}{level}-{slot % BUCKET_NAMES}"

@@ -26,13 +26,13 @@ CONSUMER_TIMEOUT_MS = TTL_MAX_MS
 """In effect no timeout: the bridge's timers end locks, and RabbitMQ's default of 30 minutes would
 close a channel with all its locks.
 
-The timeout is an argument, so that no user's policy shortens it unnoticed. 3.10 ignores it.
+The timeout is an argument, so that no user's policy shortens it unnoticed.
 """
 
 DISCONNECTED_TIMEOUT_MS = 2_000
 """Time after which 4.3 gives up the consumers of a dead cluster node: their unacked messages
-return, and another single active consumer becomes active. The default is 60 s; earlier versions do
-not wait.
+return, and another single active consumer becomes active. The default is 60 s; 4.0 does not
+wait.
 
 A shorter break between nodes costs no lock.
 """
@@ -66,13 +66,11 @@ SESSION_STATES_MAX = 60_000
 """Maximum number of session states of one shard, for the same reason."""
 
 DEATH_HEADER = "x-first-death-reason"
-"""Header with the reason of a message's first dead-lettering; `x-last-death-reason` exists on 4.x
-only."""
+"""Header with the reason of a message's first dead-lettering."""
 
 
 NUMBERED_HEADER = "x-busbridge-numbered"
-"""Header of every message that a sequencer has numbered; its value is true
-(docs/rabbitmq-faults.md: null-argument)."""
+"""Header of every message that a sequencer has numbered; its value is true."""
 
 
 def fixed_exchange(name: str, kind: str, **arguments: Value) -> Exchange:

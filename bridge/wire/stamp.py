@@ -24,7 +24,7 @@ from bridge.wire.basic import Properties, bytes_in, encode_fields, with_fields
 from bridge.wire.envelope import DIGEST_BYTES, ITEM_IDENTITY_BYTES
 
 EXPIRATION_MAX_MS = 315_360_000_000
-"""RabbitMQ refuses a longer `expiration` (ten years of 365 days; measured on 3.10, 4.0 and 4.3)."""
+"""RabbitMQ refuses a longer `expiration` (ten years of 365 days; measured on 4.0 and 4.3)."""
 
 _LONG = struct.Struct(">q")
 

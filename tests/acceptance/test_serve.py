@@ -97,15 +97,6 @@ def test_the_ready_line_holds_the_connection_string(start_bridge: StartBridge) -
     assert bridge.connection_string == expected
 
 
-def test_what_rabbitmq_cannot_do_is_named(start_bridge: StartBridge, broker: Broker) -> None:
-    """Before 3.12 the consumer timeout is the whole node's: said once, at the start."""
-    bridge = start_bridge()
-
-    named = [line for line in bridge.lines if "rabbitmq.finding" in line]
-    assert len(named) == (1 if broker.version < (3, 12) else 0)
-    assert all("consumer_timeout" in line for line in named)
-
-
 def test_what_a_file_defines_forwards(start_bridge: StartBridge, tmp_path: Path) -> None:
     """A definition that a file gives forwards."""
     queues = [{"Name": "source", "Properties": {"ForwardTo": "plain"}}, {"Name": "plain"}]

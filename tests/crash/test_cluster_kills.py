@@ -73,8 +73,7 @@ def leader(broker: Broker, queue: str) -> Node:
     """Return the node that leads a queue or stream."""
     assert broker.cluster is not None
     found = next(row for row in queues(broker) if row["name"] == queue)
-    # 3.10 names the leader of a stream by `node` only.
-    return broker.cluster.node(found.get("leader") or found["node"])
+    return broker.cluster.node(found["leader"])
 
 
 def lead(cluster: Broker, queue: str, ours: Node, leading: Node) -> None:

@@ -29,9 +29,9 @@ async def connection(endpoint: Endpoint) -> AsyncIterator[Connection]:
 
 
 @pytest_asyncio.fixture
-async def shared(endpoint: Endpoint, connection: Connection) -> SharedConnection:
+async def shared(connection: Connection) -> SharedConnection:
     """The connection as sequencers share it."""
-    opened = SharedConnection(endpoint, connection)
+    opened = SharedConnection(connection)
     await opened.open()
     return opened
 

@@ -14,7 +14,6 @@ from bridge.broker.connection.endpoint import parse_url
 from bridge.engine.api import Defer, Received, ReceiveMode
 from bridge.engine.clock import now_ms
 from bridge.model import entity as model
-from bridge.model.errors import MessageLockLost
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door
@@ -46,7 +45,7 @@ async def hold(door: Door, *messages: Received) -> None:
 async def test_a_lock_is_renewed_past_the_consumer_timeout(
     start_broker: Callable[[], Broker],
 ) -> None:
-    """The queues have a timeout of their own; 3.10 knows none, which is a finding at the start."""
+    """The queues have a timeout of their own."""
     broker = await asyncio.to_thread(start_broker)
     await impatient(broker)
     async with open_door(parse_url(broker.url_of("/")), broker.management_url, QUEUE) as door:
@@ -58,19 +57,9 @@ async def test_a_lock_is_renewed_past_the_consumer_timeout(
         (deferred,) = await door.namespace.receive_deferred(
             door.path, [first.sequence_number], ReceiveMode.PEEK_LOCK
         )
-        if door.namespace.capabilities.has_queue_consumer_timeout:
-            await hold(door, active, deferred)
-            await door.complete(active, deferred)
-            assert door.namespace.findings == ()
-            return
-        assert "LockDuration" in [finding.property for finding in door.namespace.findings]
-        with pytest.raises(MessageLockLost):
-            await hold(door, active, deferred)
-        (again,) = await client.receive(1)
-        # A busy RabbitMQ may end the next channel for its 3 s, too.
-        assert again.record.body == b"active"
-        assert again.delivery_count >= 1
-        await door.complete(again)
+        await hold(door, active, deferred)
+        await door.complete(active, deferred)
+        assert door.namespace.findings == ()
 
 
 async def test_what_waits_for_nobody_s_settlement_outlives_the_timeout(

@@ -35,7 +35,7 @@ from tests.integration.inbox import QUORUM, Inbox
 PLAIN = Properties(delivery_mode=2).encode()
 SITE = "test.hop"
 QUEUE_IS_DURABLE_S = 3.0
-"""RabbitMQ 3.10 and 4.0 register a quorum queue on disk some time after queue.declare-ok: one that
+"""RabbitMQ registers a quorum queue on disk some time after queue.declare-ok: one that
 was declared 0.7 s before a kill comes back without its messages, one of 3 s with them. Nothing
 tells when it has happened."""
 

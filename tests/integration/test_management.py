@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -152,27 +151,3 @@ async def test_a_binding_that_rabbitmq_cannot_list_is_named_with_the_remedy(
 
     await channel.declarations.unbind_queue("contoso", "rules", "a~b", arguments=matching)
     assert await management.bindings()
-
-
-async def test_queues_are_listed_while_others_come_and_go(
-    management: Management, connection: Connection
-) -> None:
-    """RabbitMQ 3.10 answers many such requests with 500 and no word."""
-    channel = await connection.channel()
-    await channel.declarations.declare_queue("stays")
-    is_over = asyncio.Event()
-
-    async def come_and_go(kind: str) -> None:
-        theirs = await connection.channel()
-        while not is_over.is_set():
-            queue = Queue(name=kind, arguments={"x-queue-type": kind})
-            await theirs.declarations.declare_queue(queue)
-            await theirs.declarations.delete_queue(kind)
-
-    coming = [asyncio.create_task(come_and_go(each)) for each in ("quorum", "stream")]
-    try:
-        for _ in range(100):
-            assert await management.queues_below("stays") == ["stays"]
-    finally:
-        is_over.set()
-        await asyncio.gather(*coming)

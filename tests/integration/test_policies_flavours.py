@@ -187,7 +187,7 @@ def test_what_forwards_is_moved_by_rabbitmq_itself(
 
 @pytest.mark.soak
 def test_a_change_of_300_queues_takes_seconds(command: Command) -> None:
-    """A policy is one for equal settings: a policy for each queue took minutes on 3.10."""
+    """A policy is one for equal settings: a policy for each queue would take minutes."""
     for ttl_min in (10, 20):
         queues = [
             model.Queue(

@@ -128,7 +128,7 @@ async def test_health_names_what_waits_for_rabbitmq(rig: MakeRig) -> None:
     with Relay(orders.url) as relay:
         endpoint = parse_url(relay.url)
         connection = await Connection.open(endpoint, name="slow")
-        shared = SharedConnection(endpoint, connection)
+        shared = SharedConnection(connection)
         await shared.open()
         state = LeaderState(orders.queue, Tier.STANDARD)
         leader = Leader(state, connection, shared)
@@ -177,7 +177,7 @@ async def test_an_activation_that_may_be_lost_is_known_until_its_bucket_is_open(
     with Relay(orders.url, holds=AtOpening()) as relay:
         endpoint = parse_url(relay.url)
         slow = await Connection.open(endpoint, name="slow")
-        shared = SharedConnection(endpoint, slow)
+        shared = SharedConnection(slow)
         await shared.open()
         elder = Sequencer(queue, Tier.STANDARD, blank(is_partitioned=False))
         due_ms = now_ms()

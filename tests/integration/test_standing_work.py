@@ -53,7 +53,7 @@ KEPT = frozenset(
 )
 """Work that runs until its owner ends it."""
 
-REPEATED = frozenset({"addresses", "deferred messages", "receiving channel"})
+REPEATED = frozenset({"deferred messages", "receiving channel"})
 """Work that runs until it has succeeded once."""
 
 ELSEWHERE = {

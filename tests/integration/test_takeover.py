@@ -96,7 +96,7 @@ async def test_a_note_written_during_a_takeover_is_in_the_journal_once(
     with Relay(orders.url, holds=holds) as relay:
         endpoint = parse_url(relay.url)
         slow = await Connection.open(endpoint, name="slow")
-        shared = SharedConnection(endpoint, slow)
+        shared = SharedConnection(slow)
         await shared.open()
         elder = Sequencer(queue, Tier.STANDARD, blank(is_partitioned=False))
         wheel = elder.memory.wheel

@@ -4,7 +4,7 @@ A channel that consumes `amq.rabbitmq.reply-to` has an address (direct reply-to)
 the address into each message that the channel publishes with `amq.rabbitmq.reply-to` as its
 reply-to. To other channels the address looks like a queue for as long as the channel's Erlang
 process lives. Before the process ends, it has passed on all messages that the channel published
-(3.10, 4.0 and 4.3).
+(4.0 and 4.3).
 """
 
 from __future__ import annotations

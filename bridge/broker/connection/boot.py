@@ -4,7 +4,7 @@ A sequencer may believe its journal only while the broker has not failed in betw
 docs/design/takeover-and-recovery.md), so it must recognise a boot. Uptimes of the management API
 are up to five seconds old. An Erlang process id, though, names its node and the node's *creation*,
 a number of 32 bits that differs at every start. RabbitMQ shows a process id to its clients: the
-reply address of direct reply-to contains one (seen alike on 3.10, 4.0 and 4.3).
+reply address of direct reply-to contains one (seen alike on 4.0 and 4.3).
 """
 
 from __future__ import annotations
@@ -37,15 +37,10 @@ async def node_boot(connection: Connection) -> str:
         if found is None:
             raise BrokerSilent(text="no reply address")
         channel.consumers.ack(found.tag)
-    return boot_of(Properties.decode(found.properties).reply_to or "")
+    return _boot_of(Properties.decode(found.properties).reply_to or "")
 
 
-def node_of(boot: str) -> str:
-    """Return the node's part of a boot's name."""
-    return boot.partition("-")[0]
-
-
-def boot_of(address: str) -> str:
+def _boot_of(address: str) -> str:
     """Return the boot that a channel's address contains, as `node_boot` names it.
 
     Raises:

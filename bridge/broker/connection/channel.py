@@ -36,7 +36,7 @@ _CONFIRM = struct.Struct(">QB")
 _CLOSED_BY_US = 200
 
 CLOSE_TIMEOUT_S = 10.0
-"""How long RabbitMQ may take to close a channel. In one of 16 runs of leader kills (3.10.8) a
+"""How long RabbitMQ may take to close a channel. In one of 16 runs of leader kills a
 channel was not closed within 30 s."""
 
 OnWritten = Callable[[BrokerError | None], None]

@@ -10,7 +10,7 @@ outstanding until its reject or nack is written: a `multiple` that waits must no
 RabbitMQ may forget acks (docs/rabbitmq-faults.md: forgotten-acks). A channel process passes at most
 32 unapplied commands on to a quorum queue (`rabbit_fifo_client`, soft limit) and keeps the rest to
 itself. When the channel ends then, the kept acks are dropped and their messages come back (seen on
-3.10 and 4.0: of 120 single acks before a close, 87 were lost, also with a channel.flow in between).
+4.0: of 120 single acks before a close, 87 were lost, also with a channel.flow in between).
 A close in order therefore waits a little (`linger`).
 """
 

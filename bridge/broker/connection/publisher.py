@@ -42,7 +42,7 @@ after the last that it may read, RabbitMQ reads nothing of the whole connection
 (docs/rabbitmq-faults.md: unconfirmed-flow)."""
 
 CONFIRM_TIMEOUT_S = 30.0
-"""A confirm that takes longer does not come (docs/rabbitmq-faults.md: stream-confirm)."""
+"""A confirm that takes longer does not come."""
 
 _ROUTES_MAX = 1_024
 _WATCHES = 4

@@ -8,11 +8,9 @@ import html
 import json
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from bridge.background.retry import retry
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import LoginRefused, ManagementRefused, ManagementSilent
 from bridge.broker.management import json_answers
@@ -26,12 +24,8 @@ PORT_TLS = 15_671
 TIMEOUT_S = 30.0
 """Deadline of one request. A list of thousands of queues takes seconds on a busy broker."""
 
-AGAIN_S = 0.05
-AGAIN_FOR_S = 1.0
-"""How long a failed GET is repeated, every `AGAIN_S`, when the failure is a passing one."""
-
 _UNKNOWN_USER = frozenset(("Not_Authorized", "Login failed"))
-"""Reasons by which 4.x and 3.10 refuse a wrong user or password; other 401s are missing rights."""
+"""Reasons by which RabbitMQ refuses a wrong user or password; other 401s are missing rights."""
 
 
 def default_urls(endpoint: Endpoint) -> tuple[str, ...]:
@@ -78,21 +72,6 @@ class HttpApi:
             query: the query's parameters.
             absent: with `absent=None` the result is None when RabbitMQ answers "not found".
         """
-        asked = partial(self._ask, verb, path, body, query, bool(absent))
-        if verb != "GET":
-            return await asked()
-        return await retry(
-            asked, wait_s=AGAIN_S, retryable=_is_passing_failure, total_s=AGAIN_FOR_S
-        )
-
-    async def _ask(
-        self,
-        verb: str,
-        path: Sequence[str],
-        body: object,
-        query: Mapping[str, str] | None,
-        is_absence_fine: bool,
-    ) -> Any:
         from aiohttp import ClientError
 
         failures = []
@@ -107,7 +86,7 @@ class HttpApi:
                 # The next request tries this host first.
                 self._bases.remove((base, login))
                 self._bases.insert(0, (base, login))
-                return _answer(status, text, f"{verb} /api/{'/'.join(path)}", is_absence_fine)
+                return _answer(status, text, f"{verb} /api/{'/'.join(path)}", bool(absent))
         raise ManagementSilent(text="no management API answers: " + "; ".join(failures))
 
     async def _exchange(
@@ -144,15 +123,6 @@ class HttpApi:
             ) as response,
         ):
             return response.status, await response.text(errors="replace")
-
-
-def _is_passing_failure(error: BaseException) -> bool:
-    """Whether an error is 3.10's status 500 without text (docs/rabbitmq-faults.md: listing-fails).
-
-    A second request then succeeds.
-    """
-    is_failure = isinstance(error, ManagementRefused) and error.code == 500
-    return is_failure and str(error).rstrip().endswith(":")
 
 
 def _base(url: str, endpoint: Endpoint) -> tuple[str, str]:

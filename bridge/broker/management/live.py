@@ -147,16 +147,13 @@ class ConsoleBroker:
     async def announce(self, exchange: str) -> None:
         """Publish an empty message to an exchange whose messages bridges consume.
 
-        `rabbitmqctl` has no command for a publish. The function that `eval` calls differs between
-        3.x and 4.x.
+        `rabbitmqctl` has no command for a publish. Fails before 4.0, where no bridge runs.
         """
         await self._eval(
             f"X = {self._resource('exchange', exchange)}, "
-            "case erlang:function_exported(rabbit_basic, publish, 4) of "
-            "true -> rabbit_basic:publish(X, <<>>, [], <<>>); "
-            "false -> Content = rabbit_basic:build_content(rabbit_basic:properties([]), <<>>), "
+            "Content = rabbit_basic:build_content(rabbit_basic:properties([]), <<>>), "
             "{ok, Message} = mc_amqpl:message(X, <<>>, Content), "
-            "rabbit_queue_type:publish_at_most_once(X, Message) end."
+            "rabbit_queue_type:publish_at_most_once(X, Message)."
         )
 
     def _resource(self, kind: str, name: str) -> str:

@@ -19,10 +19,7 @@ from bridge.broker.node.ports import lasting_ports
 PLUGINS = ("rabbitmq_management",)
 
 CONFIGURATION: dict[str, str] = {
-    # 30 days: RabbitMQ must not end a message lock that is renewed for long. Below 2^32 ms,
-    # Erlang's largest timeout.
-    "consumer_timeout": "2592000000",
-    # 3.10's default; 4.x has 16 MiB, less than the premium tier's messages.
+    # RabbitMQ's default is 16 MiB, less than the premium tier's messages.
     "max_message_size": "134217728",
     "disk_free_limit.absolute": "200MB",
     "log.console": "false",
@@ -35,9 +32,8 @@ CONFIGURATION: dict[str, str] = {
 ERLANG_ARGUMENTS = ("-kernel", "inet_dist_use_interface", "{127,0,0,1}", "+hmbs", "200000")
 """The distribution listens on loopback only. An Erlang process collects its garbage after 1.6 MB of
 bodies instead of 0.4 (docs/rabbitmq-faults.md: garbage). With the default a channel that moves
-messages of 1 KiB spends a quarter of its time on that (3.10.8: 36,600 messages a second from inbox
-to active queue, with this setting 44,000 to 48,600; 300 queues and 100 connections under load need
-no more memory)."""
+messages of 1 KiB spends a quarter of its time on that (300 queues and 100 connections under load
+need no more memory)."""
 
 _STARTING = re.compile(r"Starting RabbitMQ (\d+\.\d+\S*) on Erlang")
 _LOG_LINES = 20

@@ -27,7 +27,7 @@ from bridge.broker.node.ports import Ports, PortTaken
 from bridge.broker.node.processes import die_with_parent, end_leftovers
 
 START_TIMEOUT_S = 120.0
-"""3.10 takes up to 13 s on an idle machine; a recovery of much data takes longer."""
+"""A start takes up to 13 s on an idle machine; a recovery of much data takes longer."""
 
 STOP_TIMEOUT_S = 20.0
 

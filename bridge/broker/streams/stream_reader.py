@@ -2,7 +2,7 @@
 
 RabbitMQ does not tell where a stream ends. But a channel's process delivers all entries that a
 consumer's credit allows before it handles the channel's next request. So an entry that has not come
-when that request is answered does not exist (3.10, 4.0 and 4.3), or is not yet on the node that
+when that request is answered does not exist (4.0 and 4.3), or is not yet on the node that
 the channel is connected to.
 """
 

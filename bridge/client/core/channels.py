@@ -66,7 +66,6 @@ class Channels:
         self._main: Channel | None = None
         self._idle: list[Channel] = []
         self._used: dict[Channel, int] = {}
-        self._spent: set[Channel] = set()
         self._life = 0
         self._returning = 0
         self._on_ready = on_ready
@@ -120,17 +119,10 @@ class Channels:
             self._used[channel] = count - 1
             return
         del self._used[channel]
-        if len(self._idle) < self._limits.idle_max and channel not in self._spent:
+        if len(self._idle) < self._limits.idle_max:
             self._idle.append(channel)
         else:
-            self._spent.discard(channel)
             self._wire.later(RETIRE_S, channel.close)
-
-    def replace(self) -> None:
-        """Use no present channel for another fetch; each closes when its messages are settled."""
-        self._spent.update(self._used)
-        while self._idle:
-            self._wire.later(RETIRE_S, self._idle.pop().close)
 
     def close(self) -> None:
         """Close all; unsettled messages go back to the queue."""
@@ -142,7 +134,6 @@ class Channels:
         self._returning = 0
         self._idle.clear()
         self._used.clear()
-        self._spent.clear()
 
     def _on_returned(self, life: int) -> None:
         if life == self._life:

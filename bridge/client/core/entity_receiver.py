@@ -114,18 +114,14 @@ class EntityReceiver:
     def update(self, described: Described) -> None:
         """Take over a changed definition.
 
-        An entity of a new incarnation counts from 1, and is received from by new consumers on new
-        channels: the earlier consumers may hang (docs/rabbitmq-faults.md: moved-consumer). Locks
-        stay: their messages may be of the new incarnation.
+        An entity of a new incarnation counts from 1. Locks stay: their messages may be of the new
+        incarnation.
         """
         if described is self._described:
             return
         if self.place.update(described):
             self._deduplicator.forget()
             self.record.stop()
-            self._channels.replace()
-            for close in self._credit.balance.close_all():
-                self._fetching.end(close.fetch)
         self._follow(described)
 
     def _follow(self, described: Described) -> None:

@@ -4,7 +4,7 @@ The settled stream lacks numbers that were settled before the first peek, by a b
 killed within 50 ms, or by a native consumer. RabbitMQ then counts fewer messages than the view has
 unsettled numbers. The oldest of these are taken as gone: the journal is read backwards until as
 many messages are found as RabbitMQ counts. The result is never written to a stream: a count may be
-wrong for a while (RabbitMQ 3.10 counts nothing while it reads a queue's log). It is counted again.
+wrong for a while (docs/rabbitmq-faults.md: empty-when-dead). It is counted again.
 
 Deferred messages leave in any order. The first peek, and each one that finds another count than the
 view has, asks the owner of their queue which are there.

@@ -1,8 +1,7 @@
 """The deferred messages of one entity: their queue in RabbitMQ, and its owner.
 
 One bridge at a time owns the queue (`ownership`). It holds all messages unacked, with an index by
-number. When no receiver asks for a while, the owner gives them back: they wait in RabbitMQ, where
-no consumer timeout applies.
+number. When no receiver asks for a while, the owner gives them back: they wait in RabbitMQ.
 """
 
 from __future__ import annotations
@@ -45,15 +44,11 @@ from bridge.wire.deferred import (
 IDLE_S = 60.0
 """The time that the messages are held after the last ask, if none is locked."""
 
-HELD_S = 600.0
-"""The time after which the messages are given back at the first instant without a lock: a third of
-the time after which RabbitMQ 3.10 closes a channel."""
-
 REOPEN_S = 0.5
 
 LOST_SETTLE_S = 3.0
 """The time after the replacement of a lost channel in which missing messages may still come. With a
-RabbitMQ 3.10.8 that started on a busy machine, `SETTLE_S` was once too short."""
+RabbitMQ that started on a busy machine, `SETTLE_S` was once too short."""
 
 WHAT = "deferred messages"
 
@@ -261,7 +256,7 @@ class DeferredQueue:
         await self._stand_by()
 
     def _look(self) -> None:
-        """Stop consuming after `IDLE_S` without an ask or `HELD_S` in all, or when full.
+        """Stop consuming after `IDLE_S` without an ask, or when full.
 
         While a message is locked or leaving, or an ask waits, the owner keeps consuming.
         """
@@ -271,7 +266,7 @@ class DeferredQueue:
             return
         now_s = loop.time()
         used_s = max(self._used_s, self._ownership.asked_s)
-        is_idle = now_s - used_s >= IDLE_S or now_s - self._opened_s >= HELD_S or self.is_full
+        is_idle = now_s - used_s >= IDLE_S or self.is_full
         is_out = any(messages.out for messages in self._messages.values())
         if is_idle and not is_out and not self._ownership.waiting:
             self._settle_s = SETTLE_S

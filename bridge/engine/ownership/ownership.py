@@ -28,7 +28,7 @@ from bridge.wire.basic import FieldValue, Properties, Table, python_value
 from bridge.wire.sessions import TOKEN, token_properties
 
 PREFETCH_MAX = 65_535
-"""The largest prefetch of basic.qos; without it a quorum queue delivers 2,000 (3.10, 4.0, 4.3)."""
+"""The largest prefetch of basic.qos; without it a quorum queue delivers 2,000 (4.0, 4.3)."""
 
 LOOK_S = 0.05
 

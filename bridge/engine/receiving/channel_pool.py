@@ -12,10 +12,10 @@ is on its way is not watched yet, so the leader is told of it once.
 **Before 4.3, on one node.** When a channel ends, a quorum queue returns its consumers' messages
 (each unsettled get is a consumer) in the order of an Erlang map. Above 32 keys that order differs
 when the queue reads its log again after a restart. From then on acks hit other messages: settled
-messages come again, and others are lost. With pika alone, 60 gets of one channel, closed,
-consumed again, 30 acked, RabbitMQ killed: of the 30 others 13 were lost on 3.10.8 (each time some,
-4.0.5 too). With 60 channels of one get each: none (3 of 3). Such a channel is used again: it has
-one consumer at a time.
+messages come again, and others are lost. With pika alone, 60 gets of one channel, closed, consumed
+again, 30 acked, RabbitMQ killed: of the 30 others some were lost each time (4.0.5). With 60
+channels of one get each: none (3 of 3). Such a channel is used again: it has one consumer at a
+time.
 """
 
 from __future__ import annotations

@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bridge.background.supervisor import Standing, Supervisor
-from bridge.broker.connection.address import HasChannels
-from bridge.broker.connection.addresses import Addresses
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
@@ -87,7 +85,6 @@ class Sender:
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
-        self._addresses: Addresses | None = None
         self._publishers: dict[str, Publisher] = {}
         self._silent = Silences(IDLE_S)
         self._questions: dict[str, tuple[asyncio.Future[Delivery], Channel]] = {}
@@ -270,26 +267,13 @@ class Sender:
         Raises:
             BrokerError: no answer was published.
         """
-        if self._connection is None or self._addresses is None or self.blocked is not None:
+        if self._connection is None or self.blocked is not None:
             return False
         properties = Properties(correlation_id=correlation_id).encode()
-        self._addresses.answer(reply_to, properties, body)
-        return True
-
-    def _publish_answer(self, address: str, properties: bytes, body: bytes) -> None:
         publisher = self._publisher(_ANSWERS)
-        publisher.publish("", address, properties, body, mandatory=False)
+        publisher.publish("", reply_to, properties, body, mandatory=False)
         reach("engine.tell.published", publisher.channel)
-
-    async def is_there(self, connection: HasChannels, address: str) -> bool:
-        """Return whether a process still has a reply address; asked on another connection.
-
-        Raises:
-            BrokerError: RabbitMQ does not tell.
-        """
-        if self._addresses is None:
-            raise ConnectionLost(text="not connected")
-        return await self._addresses.is_there(connection, address)
+        return True
 
     @property
     def silent(self) -> dict[str, int]:
@@ -348,8 +332,6 @@ class Sender:
     async def _work(self, connection: Connection) -> None:
         connection.on_blocked = self._on_blocked
         self._connection = connection
-        self._addresses = Addresses(self._endpoint, connection, self._publish_answer)
-        opening = self._supervisor.repeat("addresses", self._addresses.open_if_needed)
         self._has_been_up = True
         self.lost = None
         self.ready.set()
@@ -358,7 +340,6 @@ class Sender:
                 await asyncio.sleep(IDLE_S)
                 self._retire()
         finally:
-            opening.task.cancel()
             self._connection = None
             self.ready.clear()
 

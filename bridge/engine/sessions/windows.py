@@ -1,7 +1,7 @@
 """The channels that hold a shard's messages unacked: many, with a small window each.
 
 RabbitMQ searches an acked message among all unacked ones of its channel: with 50,000 of them it
-applies 550 acks a second that come out of order, with 2,000 some thousands (3.10 and 4.3).
+applies 550 acks a second that come out of order, with 2,000 some thousands (4.3).
 
 One channel at a time has a consumer: deliveries of two channels come in no order. When its window
 is full, its consumer is cancelled. When RabbitMQ has confirmed that, the next channel consumes. In

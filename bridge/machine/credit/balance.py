@@ -126,12 +126,6 @@ class Balance(Generic[Message]):
             self.is_stocked = False
         return Close(fetch)
 
-    def close_all(self) -> list[Close]:
-        """Return the effects that close all open windows."""
-        return [
-            self.close(fetch) for fetch, entry in self.fetches.items() if entry.state is State.OPEN
-        ]
-
     def end(self, fetch: int) -> None:
         """End a fetch: no more messages come of it."""
         entry = self.fetches.pop(fetch, None)

@@ -1,10 +1,10 @@
 """Receiving from one node of RabbitMQ before 4.3: each return counts as a failed delivery.
 
-A message that is on its way to a consumer while the consumer is cancelled goes back, counted (3.10,
-4.0). So windows are made to fill. A get comes first, because RabbitMQ tells the number of ready
-messages with it; a window of that size follows, and is closed when it is full. On an empty queue a
-window of one message waits. Room that no receiver wants any more is closed when nothing has arrived
-for `QUIET_S`. One fetch at a time has room.
+A message that is on its way to a consumer while the consumer is cancelled goes back, counted (4.0).
+So windows are made to fill. A get comes first, because RabbitMQ tells the number of ready messages
+with it; a window of that size follows, and is closed when it is full. On an empty queue a window of
+one message waits. Room that no receiver wants any more is closed when nothing has arrived for
+`QUIET_S`. One fetch at a time has room.
 
 Messages that were released, or came for no receiver, are kept for the next receiver, lowest number
 first, for `KEEP_S`; then they are returned, counted.

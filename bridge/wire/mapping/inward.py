@@ -36,7 +36,7 @@ SHORT_STRING_BYTES_MAX = 255
 
 READABLE_BYTES_MAX = 32_000
 """Maximum size of application properties in readable form; larger ones are kept in the exact form
-only: RabbitMQ closes the connection over a header frame above 131,064 bytes (measured on 3.10, 4.0
+only: RabbitMQ closes the connection over a header frame above 131,064 bytes (measured on 4.0
 and 4.3)."""
 
 KEY_CHARACTERS_MAX = 128

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, cast
 
 from bridge.client.constants import ServiceBusReceiveMode
@@ -119,41 +118,3 @@ def test_what_is_read_after_the_loss_of_its_channel_is_not_held() -> None:
     assert got.lock_token is not None
     receiver.complete(got.lock_token, Future())
     assert (lost.acked, channel.acked) == ([], [1])
-
-
-def test_a_queue_that_was_made_anew_is_received_from_by_another_consumer() -> None:
-    """Before RabbitMQ 4.0 the earlier one may hang, and what it took comes when its channel ends.
-
-    A client that learns of it late may hold messages of the new queue: their locks stay.
-    """
-    wire = ScriptedWire()
-    receiver = a_receiver(wire, "3.10.8")
-    first: Future[list[Received]] = Future()
-    second: Future[list[Received]] = Future()
-    receiver.pull(1, None, ServiceBusReceiveMode.PEEK_LOCK, first)
-    wire.turn()
-    (getting,) = wire.channels
-    getting.answer_get(a_delivery(1))
-    wire.turn()
-    receiver.pull(1, None, ServiceBusReceiveMode.PEEK_LOCK, second)
-    wire.turn()
-    hung = wire.channels[-1]
-    assert hung is not getting
-    receiver.update(described(replace(QUEUE, incarnation="another"), "3.10.8"))
-    assert hung.is_cancelled
-    assert hung.end is not None
-    hung.end()
-    wire.turn()
-    channel = wire.channels[-1]
-    assert channel is not hung
-    assert channel.deliver is not None
-    channel.deliver(a_delivery(2))
-    wire.turn()
-    wire.advance(2)
-    assert (getting.is_closed, hung.is_closed) == (False, True)
-    for channel_of, answer in ((getting, first), (channel, second)):
-        (got,) = answer.result(0)
-        receiver.complete(got.lock_token, Future())
-        assert channel_of.acked == [got.sequence_number]
-    wire.advance(2)
-    assert getting.is_closed

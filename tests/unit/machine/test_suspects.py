@@ -58,7 +58,7 @@ def test_the_pause_doubles_with_every_failure_up_to_the_longest() -> None:
     ],
 )
 def test_whom_rabbitmq_names_is_blamed_and_otherwise_all(text: str, blamed: set[str]) -> None:
-    """3.10 names the queue of a get only, 4.3 that of a consume too."""
+    """Before 4.3 RabbitMQ names the queue of a get only, since then that of a consume too."""
     assert named_in(text, {"orders", "bills"}) == blamed
 
 
