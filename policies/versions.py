@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bridge.model.duration import format_duration
-from bridge.topology.capabilities import TTL_MAX_MS, Capabilities
+from bridge.topology.capabilities import OLDEST_SERVED, TTL_MAX_MS, Capabilities
 from bridge.topology.policy import MEBIBYTE
 
 
@@ -32,6 +32,9 @@ def _consumer_timeout(capabilities: Capabilities) -> str:
 
 
 _FACTS: dict[str, Callable[[Capabilities], str]] = {
+    "the bridge": lambda capabilities: (
+        "runs" if capabilities.version >= OLDEST_SERVED else "does not run"
+    ),
     "`delivery-limit` -1": _unlimited,
     "delivery limit of a queue that has none": _default_limit,
     "counts as a failed delivery": lambda capabilities: (

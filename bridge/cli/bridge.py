@@ -80,6 +80,7 @@ class Bridge:
         *,
         management_url: str = "",
     ) -> None:
+        self._is_private = settings.endpoint is None
         self._host = settings.host_for_clients
         self._endpoint = endpoint
         self._management = management

@@ -23,7 +23,7 @@ class Bridged:
 
     def pieces(self, namespace: model.Namespace, capabilities: Capabilities) -> Iterator[Topology]:
         """Yield the resources that all entities share, then those of each entity."""
-        yield Topology(findings=namespace_findings(namespace, capabilities))
+        yield Topology(findings=namespace_findings(capabilities))
         yield shared()
         for queue in namespace.queues:
             yield from queue_pieces(queue, capabilities)

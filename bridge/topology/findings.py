@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, is_forever
-from bridge.topology.capabilities import NEWEST_KNOWN, TTL_MAX_MS, Capabilities
+from bridge.topology.capabilities import NEWEST_KNOWN, OLDEST_SERVED, TTL_MAX_MS, Capabilities
 from bridge.topology.resources import Finding
 
 BY_THE_BRIDGE = "by the bridge"
@@ -16,10 +16,8 @@ APPROXIMATE = "approximate"
 LOST = "lost"
 
 
-def namespace_findings(
-    namespace: model.Namespace, capabilities: Capabilities
-) -> tuple[Finding, ...]:
-    """Return the findings that concern all entities of a namespace on this RabbitMQ."""
+def namespace_findings(capabilities: Capabilities) -> tuple[Finding, ...]:
+    """Return the findings that concern all entities of a bridge on this RabbitMQ."""
     found = []
     if capabilities.version > NEWEST_KNOWN:
         found.append(
@@ -31,15 +29,13 @@ def namespace_findings(
                 "it is treated like that.",
             )
         )
-    if not capabilities.has_queue_consumer_timeout and (namespace.queues or namespace.topics):
+    if capabilities.version < OLDEST_SERVED:
         found.append(
             Finding(
                 entity="",
-                property="LockDuration",
-                grade=APPROXIMATE,
-                message=f"{capabilities} has one consumer timeout for the whole node (30 minutes): "
-                "a lock that is renewed for longer ends with it. Set consumer_timeout in "
-                "rabbitmq.conf.",
+                property="version",
+                grade=LOST,
+                message=f"The bridge does not run on {capabilities}: it needs 4.0 or newer.",
             )
         )
     return tuple(found)

@@ -171,10 +171,23 @@ def test_other_versions_are_refused(version: str) -> None:
         Capabilities.of(version)
 
 
-def test_an_old_node_is_named_for_its_consumer_timeout() -> None:
-    """3.10 ends every lock after 30 minutes, and no queue can say otherwise."""
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [("3.10", "does not run on RabbitMQ 3.10"), ("4.0", ""), ("4.3", ""), ("9.9", "is newer")],
+)
+def test_a_version_that_the_bridge_does_not_run_on_or_does_not_know_is_named(
+    version: str, told: str
+) -> None:
+    """Policies are written for it nevertheless."""
     namespace = model.Namespace(queues=(model.Queue(name="orders"),))
-    findings = compiler.compile(namespace, Capabilities.of("3.10")).findings
-    assert [finding.property for finding in findings] == ["LockDuration"]
-    newer = compiler.compile(namespace, Capabilities.of("9.9")).findings
-    assert [finding.property for finding in newer] == ["version"]
+    topology = compiler.compile(namespace, Capabilities.of(version))
+    assert topology.policies
+    assert [told in finding.message for finding in topology.findings] == [True] * bool(told)
+
+
+@pytest.mark.parametrize("version", ["3.10.8", "3.13.7", "2.8", "four"])
+def test_an_older_version_is_not_served(version: str) -> None:
+    """The bridge and its clients need 4.0; what is no version is refused, too."""
+    with pytest.raises(UnsupportedVersion, match=version):
+        Capabilities.served(version)
+    assert Capabilities.served("4.0.5") == Capabilities.of("4.0.5")
