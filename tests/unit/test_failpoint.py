@@ -24,6 +24,7 @@ ELSEWHERE = {
     ("ownership.py", "_put_token"): "likewise",
     ("stored_states.py", "_set"): "likewise",
     ("settlements.py", "_write"): "likewise; what is not told is found by RabbitMQ's count",
+    ("departure.py", "attempt"): "likewise; repeated until it is told, or the lock ends",
     ("view.py", "_write_again"): "likewise; it is true for ever, and may stand there twice",
     ("stream_tail.py", "catch_up"): "likewise; a mark, which nobody else reads",
 }
