@@ -6,7 +6,7 @@ A fault of the bridge in the handling of one link ends this link, and no other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -144,13 +144,16 @@ class Links:
                 text = texts.TOKEN_EXPIRED.format(resource=connection.resource_of(str(link.path)))
                 self._end_soon(link, Unauthorized(text), "link.expired")
 
-    def recheck(self) -> None:
-        """End the links that are not allowed any more, after a change of entities."""
+    def recheck(self) -> Iterator[None]:
+        """End the links that are not allowed any more, after a change of entities; one a step."""
         for link in list(self._alive):
-            error = link.refusal() if link.link.is_alive else None
-            if error is not None:
-                self._end_soon(link, error, "link.ended", reason=str(error))
-        self._connection.flush()
+            try:
+                error = link.refusal() if link.link.is_alive else None
+                if error is not None:
+                    self._end_soon(link, error, "link.ended", reason=str(error))
+            except Exception as fault:
+                self.fail(link.link, fault)
+            yield
 
     def end_unknown(self, link: SendingLink, error: ServiceBusError) -> None:
         """End a link on which a message was sent of which nobody knows whether it is stored.

@@ -8,7 +8,8 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 from aiohttp import web
 
@@ -26,6 +27,9 @@ from bridge.gateway.turns import Turns
 from bridge.model.access_rules import RuleSet
 
 _log = logging.getLogger("busbridge.gateway")
+
+RECHECKS_MAX = 200
+"""The most links that are checked in one turn after a change of entities."""
 
 GOODBYE_S = 0.5
 """How long a stop waits for clients to answer the bridge's close."""
@@ -78,6 +82,9 @@ class Gateway:
         self.turns = Turns(loop, self.settings.turn_s)
         self.turns_of_unauthenticated = Turns(loop, self.settings.unauthenticated_turn_s)
         self.endings = Endings(loop)
+        self._loop = loop
+        self._unchecked: dict[Connection, None] = {}
+        self._checks: Iterator[None] | None = None
         self._changed = asyncio.Event()
         self._listeners: list[Listener] = []
 
@@ -100,8 +107,27 @@ class Gateway:
 
     def recheck(self) -> None:
         """End the links that are not allowed any more, after a change of entities."""
-        for connection in list(self.connections):
-            connection.links.recheck()
+        self._unchecked |= dict.fromkeys(self.connections)
+        if self._checks is None:
+            self._checks = self._recheck_each()
+            self._recheck_some()
+
+    def _recheck_each(self) -> Iterator[None]:
+        """Check the links of all waiting connections, one a step."""
+        while self._unchecked:
+            connection = next(iter(self._unchecked))
+            del self._unchecked[connection]
+            yield from connection.links.recheck()
+
+    def _recheck_some(self) -> None:
+        """Check some links in this turn of the event loop, and the others in the next turns."""
+        assert self._checks is not None
+        for _ in islice(self._checks, RECHECKS_MAX - 1):
+            pass
+        if next(self._checks, self) is self:
+            self._checks = None
+        else:
+            self._loop.call_soon(self._recheck_some)
 
     async def listen(
         self,
