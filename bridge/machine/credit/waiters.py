@@ -36,7 +36,9 @@ class Waiters:
         """Add a request of a receiver for `count` more messages."""
         assert count > 0, "a request is for one message at least"
         last = self._requests[-1] if self._requests else None
-        if last is not None and last.receiver == receiver and not last.is_withdrawn:
+        # One that was given all it asked for may be out of the receiver's own list.
+        is_standing = last is not None and last.count > 0 and not last.is_withdrawn
+        if last is not None and is_standing and last.receiver == receiver:
             last.count += count
         else:
             request = _Request(receiver, count)
