@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, Unpack
@@ -13,7 +13,6 @@ import tenacity
 from bridge.client.aio.connection import AioWire
 from bridge.client.aio.receiver import ServiceBusReceiver
 from bridge.client.aio.sender import ServiceBusSender
-from bridge.client.core.answers import Told
 from bridge.client.core.call import ENDED, Call
 from bridge.client.core.namespace import Namespace
 from bridge.client.core.options import (
@@ -23,6 +22,7 @@ from bridge.client.core.options import (
     SenderOptions,
     subscription_path,
 )
+from bridge.client.core.pull import Begun
 from bridge.client.core.receiving import receiving_from
 from bridge.client.core.session_listing import Listing
 from bridge.client.core.wire import fail
@@ -175,39 +175,33 @@ class ServiceBusClient:
             raise
         return result if call.read is None else call.read(result)
 
-    async def _pull(
-        self, call: Call[Any], put_back: Callable[[Received], Call[Any] | None]
-    ) -> list[Received]:
+    async def _pull(self, call: Call[Any]) -> list[Received]:
         """Wait for messages; retry a failure only before messages were asked for."""
-        stops: list[Callable[[], None]] = []
-        attempt = partial(self._pull_once, call, put_back, stops)
-        retrying = tenacity.AsyncRetrying(**self._options.retry.arguments(lambda: not stops))
+        begun: list[Begun] = []
+        attempt = partial(self._pull_once, call, begun)
+        retrying = tenacity.AsyncRetrying(**self._options.retry.arguments(lambda: not begun))
         return await retrying(attempt)
 
-    async def _pull_once(
-        self,
-        call: Call[Any],
-        put_back: Callable[[Received], Call[Any] | None],
-        stops: list[Callable[[], None]],
-    ) -> list[Received]:
+    async def _pull_once(self, call: Call[Any], begun: list[Begun]) -> list[Received]:
         """Wait for messages; a cancel gives messages back to the next receiver.
 
         Args:
-            stops: gets the function that ends the wait.
+            begun: gets what the waiting call is told.
         """
         namespace = await self._connected(True)
         answer: asyncio.Future[list[Received]] = asyncio.get_running_loop().create_future()
-        call.begin(namespace, answer, stops.append)
+        call.begin(namespace, answer, begun.append)
         try:
-            return await self._result(answer)
+            result = await self._result(answer)
         except asyncio.CancelledError:
-            for stop in stops:
-                stop()
-            if not answer.cancelled() and answer.exception() is None:
-                for back in map(put_back, answer.result()):
-                    if back is not None:
-                        back.begin(namespace, Told())
+            for each in begun:
+                each.stop()
+                each.put_back()
             raise
+        for each in begun:
+            if each.taken is not None:
+                each.taken()
+        return result
 
     async def _result(self, answer: asyncio.Future[Result]) -> Result:
         """Wait for an answer; the end of the client fails the answer."""

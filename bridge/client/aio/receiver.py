@@ -101,6 +101,4 @@ class ServiceBusReceiver:
     ) -> list[ServiceBusReceivedMessage]:
         await self._open(wait_s)
         asked = asking()
-        return self._receiving.received(
-            self, await self._client._pull(asked, self._receiving.put_back)
-        )
+        return self._receiving.received(self, await self._client._pull(asked))

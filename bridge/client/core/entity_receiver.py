@@ -7,7 +7,6 @@ of locks (`machine.locks`), second copies (`machine.deduplicator`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -19,7 +18,7 @@ from bridge.client.core.holding import Copy, Held
 from bridge.client.core.locktable import LockTable
 from bridge.client.core.place import QueuePlace
 from bridge.client.core.publisher import Publisher
-from bridge.client.core.pull import Pull
+from bridge.client.core.pull import Begun, Pull
 from bridge.client.core.settlements import Settlements
 from bridge.client.core.settling import Settling
 from bridge.client.core.wire import Answer, Channel, Delivery, Timer, Wire, succeed
@@ -132,14 +131,11 @@ class EntityReceiver:
 
     def pull(
         self, count: int, wait_s: float | None, mode: ServiceBusReceiveMode, answer: Answer
-    ) -> Callable[[], None]:
+    ) -> Begun:
         """Receive up to `count` messages; answer with a list of `Received`.
 
         The answer comes when all are there, after `wait_s` (`None`: no limit), or shortly after the
-        first.
-
-        Returns:
-            A function that ends the call early.
+        first. Messages that are received and deleted are settled on the caller's word.
         """
         self._last_pull += 1
         deletes = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -149,18 +145,17 @@ class EntityReceiver:
             pull.end_in(self._wire, wait_s, partial(self._withdraw, pull))
         self._credit.ask(pull.number, count, self._wire.now_s())
         self._turn_soon()
-        return partial(self._withdraw, pull)
+        return Begun(
+            partial(self._withdraw, pull),
+            partial(self._taken, pull) if deletes else None,
+            partial(self._put_back, pull),
+        )
 
     def complete(self, token: UUID, answer: Answer) -> None:
         """Ack a message; answer when the ack is with the kernel, so a process may end then."""
         held = self._locks.release(token).held
         self._settling.settle(held)
         held.channel.written(partial(succeed, answer))
-
-    def release(self, token: UUID, answer: Answer) -> None:
-        """Give the next receiver an untaken message, uncounted."""
-        self._untouched(self._locks.release(token).held, None)
-        succeed(answer)
 
     def abandon(self, token: UUID, answer: Answer) -> None:
         """Return a message to the queue, counted."""
@@ -211,6 +206,8 @@ class EntityReceiver:
         """End all calls; locked messages go back to their queue."""
         self._is_closed = True
         for pull in list(self._pulls.values()):
+            if pull.deletes:
+                pull.got.clear()  # no word of the caller can settle them any more
             self._finish(pull)
         self._channels.close()
         self._locks.close()
@@ -293,12 +290,23 @@ class EntityReceiver:
         self._pulls.pop(pull.number, None)
         if pull.is_finished:  # the call was full before RabbitMQ had answered its end
             return
-        is_taken = pull.finish()
+        if not pull.finish():
+            self._release(pull)
+
+    def _taken(self, pull: Pull[Held]) -> None:
+        """Settle what the caller has received and deleted."""
+        if pull.hear():
+            for held, _ in pull.got:
+                if not held.channel.is_closed:
+                    self._settling.settle(held)
+
+    def _put_back(self, pull: Pull[Held]) -> None:
+        if pull.hear():
+            self._release(pull)
+
+    def _release(self, pull: Pull[Held]) -> None:
         for held, received in pull.got:
-            if not is_taken:
-                self._untouched(held, received.lock_token)
-            elif received.lock_token is None and not held.channel.is_closed:
-                self._settling.settle(held)
+            self._untouched(held, received.lock_token)
 
     def _untouched(self, held: Held, token: UUID | None) -> None:
         """Release a message for the next receiver; before 4.3 RabbitMQ counts returns."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Protocol
 
-from bridge.client.core.pull import Pull
+from bridge.client.core.pull import Begun, Pull
 from bridge.client.core.wire import Answer, Wire
 from bridge.client.exceptions import SessionLockLostError
 from bridge.message.received import Received
@@ -83,27 +84,32 @@ class HeldSession:
         if self.lost is not None:
             raise SessionLockLostError(self.lost)
 
-    def pull(self, count: int, wait_s: float | None, answer: Answer) -> Callable[[], None]:
+    def pull(
+        self,
+        count: int,
+        wait_s: float | None,
+        answer: Answer,
+        begun: Callable[[Begun], None],
+    ) -> None:
         """Receive up to `count` messages; answer with a list of `Received`.
 
-        Returns:
-            A function that ends the wait early.
+        Args:
+            begun: called before the answer; see `Namespace.pull`.
         """
         self.check()
         pull: Pull[None] = Pull(count, answer)
         self._pulls.append(pull)
         if wait_s is not None:
             pull.end_in(self._wire, wait_s, partial(self._withdraw, pull))
+        begun(
+            Begun(
+                partial(self._withdraw, pull),
+                partial(self._taken, pull) if self._deletes else None,
+                partial(self._put_back, pull),
+            )
+        )
         self._fill()
         self._ask()
-        return partial(self._withdraw, pull)
-
-    def put_back(self, received: Received) -> None:
-        """Give the next pull a message that the last caller did not take."""
-        self.taken -= self._deletes
-        place = sum(each.sequence_number < received.sequence_number for each in self._buffer)
-        self._buffer.insert(place, received)
-        self._fill()
 
     def on_message(self, received: Received) -> None:
         """Buffer a message, and fill the pulls."""
@@ -134,9 +140,22 @@ class HeldSession:
         self._pulls.remove(pull)
         if not pull.finish():
             self._buffer.extendleft(received for _, received in reversed(pull.got))
-        elif self._deletes and pull.got:
+
+    def _taken(self, pull: Pull[None]) -> None:
+        """Tell the bridge that the caller has received-and-deleted messages."""
+        if pull.hear() and pull.got and self.lost is None:
             self.taken += len(pull.got)
             self._asked.taken(self)
+
+    def _put_back(self, pull: Pull[None]) -> None:
+        """Give the next calls, in order, what an interrupted caller did not take."""
+        if pull.hear() and self.lost is None:
+            found = [*self._buffer]
+            for each in (pull, *self._pulls):
+                found += [received for _, received in each.got]
+                each.got.clear()
+            self._buffer = deque(sorted(found, key=attrgetter("sequence_number")))
+            self._fill()
 
     def _withdraw(self, pull: Pull[None]) -> None:
         """End a pull with the messages that have come, or are in flight."""

@@ -13,6 +13,7 @@ from bridge.client.core.entity_receiver import EntityReceiver
 from bridge.client.core.envelopes import batch_body, new_identity, send_entity
 from bridge.client.core.peeking import Peeking
 from bridge.client.core.publisher import Publisher
+from bridge.client.core.pull import Begun
 from bridge.client.core.remote import Remote, details_of
 from bridge.client.core.sessions import Sessions
 from bridge.client.core.settlements import Settlements
@@ -132,12 +133,12 @@ class Namespace:
         wait_s: float | None,
         mode: ServiceBusReceiveMode,
         answer: Answer,
-        begun: Callable[[Callable[[], None]], None],
+        begun: Callable[[Begun], None],
     ) -> None:
         """Receive up to `count` messages; answer with a list of `Received`.
 
         Args:
-            begun: gets the function that ends the wait early.
+            begun: gets what ends the wait, and what hears whether the caller has the messages.
         """
 
         def then(described: Described) -> None:
@@ -158,7 +159,7 @@ class Namespace:
         """End a lock; a bridge holds the locks of deferred messages.
 
         Args:
-            how: complete, abandon, release, dead-letter (with reason and description), defer.
+            how: complete, abandon, dead-letter (with reason and description), defer.
         """
         token = _token(locked)
         if locked.is_deferred:
@@ -172,8 +173,6 @@ class Namespace:
                 receiver.abandon(token, answer)
             case "dead-letter":
                 receiver.dead_letter(token, reason, description, answer)
-            case "release":
-                receiver.release(token, answer)
             case "defer":
                 defer = partial(receiver.defer, token, answer)
                 self._remote.prepare(EntityPath(path.entity), answer, defer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bridge.client.core.wire import Answer, Timer, Wire, fail, succeed
@@ -15,6 +16,24 @@ FURTHER_S = 0.2
 HeldT = TypeVar("HeldT")
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What the lane tells a call that waits for messages.
+
+    An answered caller may be interrupted before it goes on, so an answer settles nothing.
+
+    Attributes:
+        stop: ends the wait early.
+        taken: says that the caller has the answer's messages: those received and deleted are
+            settled. `None` if there are none.
+        put_back: says that the caller will not have them: the next call gets them.
+    """
+
+    stop: Callable[[], None]
+    taken: Callable[[], None] | None
+    put_back: Callable[[], None]
+
+
 class Pull(Generic[HeldT]):
     """A call's wanted count, and its messages so far.
 
@@ -24,6 +43,7 @@ class Pull(Generic[HeldT]):
         got: the messages, as held and as the caller will see them.
         is_withdrawn: the call ends once messages in flight have come.
         is_finished: the messages were given to the caller, or back.
+        awaits_word: the messages were given, and the caller has not said whether they came.
     """
 
     def __init__(
@@ -34,6 +54,7 @@ class Pull(Generic[HeldT]):
         self.got: list[tuple[HeldT, Received]] = []
         self.is_withdrawn = False
         self.is_finished = False
+        self.awaits_word = False
         self._count = count
         self._answer = answer
         self._timer: Timer | None = None
@@ -67,8 +88,14 @@ class Pull(Generic[HeldT]):
         self._cancel()
         if self._answer.done():
             return False
+        self.awaits_word = True
         succeed(self._answer, [received for _, received in self.got])
         return True
+
+    def hear(self) -> bool:
+        """Note the caller's word; return False if it is not awaited."""
+        awaited, self.awaits_word = self.awaits_word, False
+        return awaited
 
     def fail(self, error: Exception) -> None:
         """Give the caller an error."""

@@ -43,12 +43,6 @@ class Queue:
         """Receive up to `count` messages."""
         return Call("pull", (self._path, count, wait_s, self._mode))
 
-    def put_back(self, received: Received) -> Call[Any] | None:
-        """Give the next receiver a message that the caller did not take."""
-        if received.lock_token is None:
-            return None
-        return self._settle(received, "release", None, None)
-
     def peek(self, start: int, count: int, timeout: float | None) -> Call[Any]:
         """Return messages from a number on."""
         return Call("peek", (self._path, start, count), timeout)
@@ -170,10 +164,6 @@ class Receiving:
         if count is not None and count <= 0:
             raise ValueError("The max_message_count must be greater than 0")
         return self._source.pull(count or 1, max_wait_time or self._max_wait_s or WAIT_S)
-
-    def put_back(self, received: Received) -> Call[Any] | None:
-        """Return the call that gives back a message which the caller did not take."""
-        return self._source.put_back(received)
 
     def peek(
         self, count: int, sequence_number: int, timeout: float | None

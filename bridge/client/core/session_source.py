@@ -11,7 +11,6 @@ from bridge.client.core.held_session import LOCK_LOST, HeldSession
 from bridge.client.exceptions import SessionLockLostError
 from bridge.client.messages import instant
 from bridge.client.received_message import ServiceBusReceivedMessage
-from bridge.message.received import Received
 
 RENEWAL_REFUSED = (
     "Renewing message lock is an invalid operation when working with sessions. "
@@ -79,10 +78,6 @@ class SessionSource:
     def pull(self, count: int, wait_s: float | None) -> Call[Any]:
         """Receive up to `count` messages."""
         return Call("sessions.pull", (self._lock(), count, wait_s))
-
-    def put_back(self, received: Received) -> Call[Any]:
-        """Give the next call a message that the last caller did not take."""
-        return Call("sessions.put_back", (self._lock(), received))
 
     def peek(self, start: int, count: int, timeout: float | None) -> Call[Any]:
         """Return messages from a number on."""

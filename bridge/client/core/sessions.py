@@ -20,6 +20,7 @@ from bridge.client.core.answers import Told, ignore
 from bridge.client.core.directory import Directory, content_of, guarded
 from bridge.client.core.held_session import LOCK_LOST, HeldSession
 from bridge.client.core.publisher import TIMEOUT_S, Publisher
+from bridge.client.core.pull import Begun
 from bridge.client.core.remote import Remote, details_of
 from bridge.client.core.wire import Answer, Unroutable, Wire, fail, succeed
 from bridge.client.exceptions import (
@@ -29,7 +30,6 @@ from bridge.client.exceptions import (
     ServiceBusError,
     SessionLockLostError,
 )
-from bridge.message.received import Received
 from bridge.message.shown import decode
 from bridge.model.name import EntityPath
 from bridge.wire.basic import Table, array, decode_table, encode_table, long, text
@@ -116,16 +116,11 @@ class Sessions:
         count: int,
         wait_s: float | None,
         answer: Answer,
-        begun: Callable[[Callable[[], None]], None],
+        begun: Callable[[Begun], None],
     ) -> None:
         """Receive up to `count` messages; see `HeldSession.pull`."""
         self._publisher.check()
-        begun(held.pull(count, wait_s, answer))
-
-    def put_back(self, held: HeldSession, received: Received, answer: Answer) -> None:
-        """Give the next pull a message that the last caller did not take."""
-        held.put_back(received)
-        succeed(answer)
+        held.pull(count, wait_s, answer, begun)
 
     def settle(
         self,

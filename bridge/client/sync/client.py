@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, Unpack
@@ -19,6 +19,7 @@ from bridge.client.core.options import (
     SenderOptions,
     subscription_path,
 )
+from bridge.client.core.pull import Begun
 from bridge.client.core.receiving import receiving_from
 from bridge.client.core.session_listing import Listing
 from bridge.client.exceptions import OperationTimeoutError, ServiceBusConnectionError
@@ -203,27 +204,32 @@ class ServiceBusClient:
 
     def _pull(self, call: Call[Any]) -> Any:
         """Wait for messages; retry a failure only before messages were asked for."""
-        stops: list[Callable[[], None]] = []
-        attempt = partial(self._pull_once, call, stops)
-        return tenacity.Retrying(**self._options.retry.arguments(lambda: not stops))(attempt)
+        begun: list[Begun] = []
+        attempt = partial(self._pull_once, call, begun)
+        return tenacity.Retrying(**self._options.retry.arguments(lambda: not begun))(attempt)
 
-    def _pull_once(self, call: Call[Any], stops: list[Callable[[], None]]) -> Any:
+    def _pull_once(self, call: Call[Any], begun: list[Begun]) -> Any:
         """Wait for messages; an interrupt ends the wait, and gives later messages back.
 
         Args:
-            stops: gets the function that ends the wait.
+            begun: gets what the waiting call is told.
         """
         namespace, thread = self._connected(True)
         answer: Outcome = Outcome()
-        thread.do(partial(call.begin, namespace, answer, stops.append))
+        thread.do(partial(call.begin, namespace, answer, begun.append))
         try:
             with thread.awaited(answer):
                 answer.wait()
-            return answer.result()
+            result = answer.result()
+            for each in begun:
+                if each.taken is not None and result:
+                    thread.do(each.taken)
+            return result
         except BaseException:
             answer.cancel()
-            for stop in stops:
-                thread.call(stop)
+            for each in begun:
+                thread.call(each.stop)
+                thread.call(each.put_back)
             raise
 
     def _connected(self, is_receiving: bool) -> tuple[Namespace, IoThread]:

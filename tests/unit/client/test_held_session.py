@@ -11,7 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from bridge.client.core.answers import ignore
 from bridge.client.core.held_session import HeldSession
+from bridge.client.core.pull import Begun
 from bridge.client.exceptions import SessionLockLostError
 from bridge.message.received import Received
 from bridge.wire.basic import Properties
@@ -73,15 +75,17 @@ class SessionMachine(RuleBasedStateMachine):
         self.bridge = Bridge()
         self.wire, self.held = a_session(self.bridge)
         self.sent = 0
-        self.calls: list[tuple[int, Future[list[Received]], Callable[[], None]]] = []
+        self.calls: list[tuple[int, Future[list[Received]], Begun]] = []
+        self.had: list[list[int]] = []
         self.given_up = 0
 
     @rule(count=st.integers(1, 4), wait_s=st.sampled_from((None, 0.05, 5.0)))
     def receive(self, count: int, wait_s: float | None) -> None:
         """A call begins."""
         answer: Future[list[Received]] = Future()
-        stop = self.held.pull(count, wait_s, answer)
-        self.calls.append((count, answer, stop))
+        begun: list[Begun] = []
+        self.held.pull(count, wait_s, answer, begun.append)
+        self.calls.append((count, answer, begun[0]))
 
     @precondition(lambda self: self.bridge.credit_left)
     @rule()
@@ -102,7 +106,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def stop(self, data: st.DataObject) -> None:
         """A call is to end with what it has."""
-        data.draw(st.sampled_from(self.calls))[2]()
+        data.draw(st.sampled_from(self.calls))[2].stop()
 
     @precondition(lambda self: any(not answer.done() for _, answer, _ in self.calls))
     @rule(data=st.data())
@@ -111,6 +115,25 @@ class SessionMachine(RuleBasedStateMachine):
         waiting = [each for each in self.calls if not each[1].done()]
         data.draw(st.sampled_from(waiting))[1].cancel()
 
+    @precondition(lambda self: self.answered())
+    @rule(data=st.data(), is_interrupted=st.booleans())
+    def go_on(self, data: st.DataObject, is_interrupted: bool) -> None:
+        """A caller goes on with its messages, or is interrupted before that."""
+        each = data.draw(st.sampled_from(self.answered()))
+        self.calls.remove(each)
+        _, answer, begun = each
+        if is_interrupted:
+            begun.stop()
+            begun.put_back()
+        else:
+            self.had.append([each.sequence_number for each in answer.result(0)])
+            assert begun.taken is not None
+            begun.taken()
+
+    def answered(self) -> list[tuple[int, Future[list[Received]], Begun]]:
+        """The calls whose callers have yet to go on."""
+        return [each for each in self.calls if each[1].done() and not each[1].cancelled()]
+
     @rule(by_s=st.sampled_from((0.01, 0.3, 6.0)))
     def wait(self, by_s: float) -> None:
         """Time passes."""
@@ -118,8 +141,8 @@ class SessionMachine(RuleBasedStateMachine):
 
     def results(self) -> list[list[int]]:
         """What the calls have got, those that have ended."""
-        ended = (answer for _, answer, _ in self.calls if answer.done() and not answer.cancelled())
-        return [[each.sequence_number for each in answer.result(0)] for answer in ended]
+        ended = [answer.result(0) for _, answer, _ in self.answered()]
+        return self.had + [[each.sequence_number for each in found] for found in ended]
 
     @invariant()
     def each_message_is_one_calls(self) -> None:
@@ -135,7 +158,7 @@ class SessionMachine(RuleBasedStateMachine):
     @invariant()
     def the_bridge_knows_what_the_callers_have(self) -> None:
         """Neither a message more nor one less: what it is told is settled for good."""
-        assert self.bridge.taken_count == sum(map(len, self.results()))
+        assert self.bridge.taken_count == sum(map(len, self.had))
 
     def teardown(self) -> None:
         """In the end nothing is lost: a last call has all that is left."""
@@ -143,19 +166,22 @@ class SessionMachine(RuleBasedStateMachine):
             self.wire.advance(100)
             while self.bridge.drained:
                 self.drain()
-        for _, answer, stop in self.calls:  # as a client does for who is interrupted
+        for _, answer, begun in self.calls:  # as a client does for who is interrupted
             answer.cancel()
-            stop()
+            begun.stop()
+            begun.put_back()
         while self.bridge.drained:
             self.drain()
         answer: Future[list[Received]] = Future()
-        stop = self.held.pull(self.sent + 1, None, answer)
+        self.calls.clear()
+        last: list[Begun] = []
+        self.held.pull(self.sent + 1, None, answer, last.append)
         self.wire.advance(1)
-        stop()
+        last[0].stop()
         while self.bridge.drained:
             self.drain()
         assert answer.done()
-        numbers = [number for each in self.results() for number in each]
+        numbers = [number for each in self.had for number in each]
         numbers += [each.sequence_number for each in answer.result(0)]
         assert sorted(numbers) == list(range(1, self.sent + 1))
 
@@ -164,31 +190,34 @@ SessionMachine.TestCase.settings = settings(max_examples=60, stateful_step_count
 TestSession = SessionMachine.TestCase
 
 
-def test_what_an_interrupted_caller_puts_back_is_not_told_twice() -> None:
-    """The bridge has settled it; the next caller has it."""
+def test_what_an_interrupted_caller_puts_back_is_not_told() -> None:
+    """The bridge hears of it when the next caller has it."""
     bridge = Bridge()
     _, held = a_session(bridge)
-    for _ in range(2):
+    for is_interrupted in (True, False):
         answer: Future[list[Received]] = Future()
-        held.pull(1, None, answer)
+        begun: list[Begun] = []
+        held.pull(1, None, answer, begun.append)
         if bridge.credit_left:
             bridge.credit_left = 0
             held.on_message(a_message(1))
         (received,) = answer.result(0)
-        assert (received.sequence_number, bridge.taken_count) == (1, 1)
-        held.put_back(received)
+        assert (received.sequence_number, bridge.taken_count) == (1, 0)
+        assert begun[0].taken is not None
+        (begun[0].put_back if is_interrupted else begun[0].taken)()
+    assert bridge.taken_count == 1
 
 
 def test_a_call_waits_for_what_is_lost() -> None:
     """It fails when the lock is lost, and so does every later one."""
     _, held = a_session(Bridge())
     answer: Future[list[Received]] = Future()
-    held.pull(1, None, answer)
+    held.pull(1, None, answer, ignore)
     held.lose("gone")
     with pytest.raises(SessionLockLostError, match="gone"):
         answer.result(0)
     with pytest.raises(SessionLockLostError, match="gone"):
-        held.pull(1, None, Future())
+        held.pull(1, None, Future(), ignore)
 
 
 def test_a_lock_ends_by_the_clients_own_clock() -> None:
