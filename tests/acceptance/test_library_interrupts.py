@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
-from bridge.client import ServiceBusMessage, ServiceBusReceiveMode
-from bridge.client.aio import ServiceBusClient, ServiceBusReceiver
+from bridge.client import (
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+)
+from bridge.client.aio import ServiceBusClient
+from bridge.client.exceptions import MessageNotFoundError
+from tests.acceptance.lanes import LANES, lane_of
+from tests.acceptance.sdk import receive
+from tests.fixtures.waiting import eventually
 
 _LOCKED = {"LockDuration": "PT1M", "MaxDeliveryCount": 10}
 MODES = list(ServiceBusReceiveMode)
 ENTITIES = {f"plain-{mode.value}": _LOCKED for mode in MODES}
+ENTITIES |= {f"deferred-{mode.value}": _LOCKED | {"LockDuration": "PT5M"} for mode in MODES}
+ENTITIES |= {f"gone-{lane}": _LOCKED for lane in LANES[1:]}
 ENTITIES |= {f"session-{mode.value}": _LOCKED | {"RequiresSession": True} for mode in MODES}
 
 SOON_S = 15.0
 """A fraction of the locks' duration."""
+
+HEARD_S = 120.0
+"""Less than the duration of a deferred message's lock, which is 5 minutes."""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -32,7 +47,7 @@ async def test_what_is_given_to_a_cancelled_call_is_the_next_ones(
             await sender.send_messages([ServiceBusMessage(e, session_id=session_id) for e in texts])
         given: dict[str, Any] = {"receive_mode": mode, "max_wait_time": SOON_S}
         async with client.get_queue_receiver(queue, session_id=session_id, **given) as receiver:
-            await _cancelled_when_given(receiver, len(texts))
+            await _cancelled_when_given(receiver.receive_messages(len(texts)), len(texts))
         async with client.get_queue_receiver(queue, session_id=session_id, **given) as receiver:
             found: list[str] = []
             while len(found) < len(texts):
@@ -44,11 +59,67 @@ async def test_what_is_given_to_a_cancelled_call_is_the_next_ones(
             assert await receiver.receive_messages(1, max_wait_time=0.5) == []
 
 
-async def _cancelled_when_given(receiver: ServiceBusReceiver, count: int) -> None:
+@pytest.mark.parametrize("mode", MODES)
+async def test_deferred_messages_that_a_cancelled_call_was_given_are_deferred_still(
+    mode: ServiceBusReceiveMode, bridge: Any
+) -> None:
+    """The next call has them, at once; and when it deletes them they are gone."""
+    queue, texts = f"deferred-{mode.value}", ["one", "two"]
+    async with ServiceBusClient(bridge.amqp_url, retry_total=0) as client:
+        async with client.get_queue_sender(queue) as sender:
+            await sender.send_messages([ServiceBusMessage(each) for each in texts])
+        numbers: list[int] = []
+        async with client.get_queue_receiver(queue, max_wait_time=SOON_S) as receiver:
+            while len(numbers) < len(texts):
+                for message in await receiver.receive_messages(2):
+                    assert message.sequence_number is not None
+                    numbers.append(message.sequence_number)
+                    await receiver.defer_message(message)
+        async with client.get_queue_receiver(queue, receive_mode=mode) as receiver:
+            await _cancelled_when_given(receiver.receive_deferred_messages(numbers), len(texts))
+            found: list[ServiceBusReceivedMessage] = []
+            async with asyncio.timeout(HEARD_S):
+                while not found:  # until the bridge has heard of the end
+                    with contextlib.suppress(MessageNotFoundError):
+                        found = await receiver.receive_deferred_messages(numbers)
+            assert [str(each) for each in found] == texts
+            if mode is ServiceBusReceiveMode.PEEK_LOCK:
+                for message in found:
+                    await receiver.complete_message(message)
+            else:
+                assert [each.lock_token for each in found] == [None, None]
+            peeked: list[Any] = [None]
+            async with asyncio.timeout(HEARD_S):
+                while peeked:
+                    peeked = await receiver.peek_messages(2, sequence_number=1)
+
+
+@pytest.mark.parametrize("lane_name", LANES[1:])
+def test_deferred_messages_that_are_received_and_deleted_are_gone(
+    lane_name: str, bridge: Any
+) -> None:
+    """Once, and behind the end of their receiver too."""
+    queue, mode = f"gone-{lane_name}", ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    with lane_of(lane_name, bridge) as lane:
+        lane.send(queue, "one")
+        with lane.client.get_queue_receiver(queue) as receiver:
+            (message,) = receive(receiver)
+            receiver.defer_message(message)
+        number = message.sequence_number
+        with lane.client.get_queue_receiver(queue, receive_mode=mode) as receiver:
+            (found,) = receiver.receive_deferred_messages(number)
+            assert (str(found), found.lock_token) == ("one", None)
+            with pytest.raises(lane.errors.MessageNotFoundError):
+                receiver.receive_deferred_messages(number)
+    with lane_of(lane_name, bridge) as lane, lane.client.get_queue_receiver(queue) as receiver:
+        eventually(lambda: not receiver.peek_messages(1, sequence_number=1))
+
+
+async def _cancelled_when_given(calling: Coroutine[Any, Any, Any], count: int) -> None:
     """Cancel a call between its answer and the turn in which its caller would go on."""
     loop = asyncio.get_running_loop()
     create = loop.create_future
-    call = asyncio.ensure_future(receiver.receive_messages(count))
+    call = asyncio.ensure_future(calling)
     cancelled: list[int] = []
 
     def cancel(answer: asyncio.Future[Any]) -> None:

@@ -173,6 +173,7 @@ class ServiceBusClient:
         except asyncio.CancelledError:
             call.undo(namespace, answer)
             raise
+        call.follow(namespace, result)
         return result if call.read is None else call.read(result)
 
     async def _pull(self, call: Call[Any]) -> list[Received]:

@@ -26,6 +26,7 @@ class Call(Generic[Result]):
         is_receiving: the receiving connection is needed.
         is_tried_again: a temporary failure is retried.
         undone_by: makes the call that undoes a given-up result.
+        followed_by: makes the call that tells that the caller has the result.
         read: makes the return value from the result; its exceptions may be retried.
 
     Raises:
@@ -38,6 +39,7 @@ class Call(Generic[Result]):
     is_receiving: bool = False
     is_tried_again: bool = True
     undone_by: Callable[[Any], Call[Any]] | None = None
+    followed_by: Callable[[Any], Call[Any]] | None = None
     read: Callable[[Any], Result] | None = None
 
     def __post_init__(self) -> None:
@@ -54,6 +56,11 @@ class Call(Generic[Result]):
             return
         if answer.exception() is None:
             self.undone_by(answer.result()).begin(namespace, Told())
+
+    def follow(self, namespace: Any, result: Any) -> None:
+        """Tell that the caller has the result."""
+        if self.followed_by is not None:
+            self.followed_by(result).begin(namespace, Told())
 
 
 def number_of(given: Any) -> int:

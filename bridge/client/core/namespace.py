@@ -192,16 +192,16 @@ class Namespace:
         receivers = [each for (key, _), each in self._receivers.items() if key == path.key]
         self._peeking.peek(path, start, count, receivers, answer)
 
-    def receive_deferred(
-        self,
-        path: EntityPath,
-        numbers: Sequence[int],
-        mode: ServiceBusReceiveMode,
-        answer: Answer,
+    def receive_deferred(self, path: EntityPath, numbers: Sequence[int], answer: Answer) -> None:
+        """Answer with the deferred messages of these sequence numbers, locked."""
+        self._remote.receive_deferred(path, numbers, answer)
+
+    def end_locks(
+        self, path: EntityPath, found: Sequence[Received], how: str, answer: Answer
     ) -> None:
-        """Answer with the deferred messages of these sequence numbers."""
-        is_locking = mode is ServiceBusReceiveMode.PEEK_LOCK
-        self._remote.receive_deferred(path, numbers, is_locking, answer)
+        """Complete or release deferred messages; the answer does not wait for the bridges."""
+        self._remote.end_locks(path, found, how)
+        succeed(answer)
 
     def administer(self, request: Request, answer: Answer) -> None:
         """Answer with the `Response` to a request to the administration API."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -48,9 +50,21 @@ class Queue:
         return Call("peek", (self._path, start, count), timeout)
 
     def deferred(self, numbers: list[int], timeout: float | None) -> Call[Any]:
-        """Receive deferred messages by number."""
-        asked = self._path, numbers, self._mode
-        return Call("receive_deferred", asked, timeout, is_tried_again=False)
+        """Receive deferred messages by number.
+
+        Those that are deleted are locked until the caller has them.
+        """
+        call: Call[Any] = Call(
+            "receive_deferred", (self._path, numbers), timeout, is_tried_again=False
+        )
+        call.undone_by = partial(self._end_locks, "release")
+        if self._mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+            call.followed_by = partial(self._end_locks, "complete")
+            call.read = _without_locks
+        return call
+
+    def _end_locks(self, how: str, found: list[Received]) -> Call[Any]:
+        return Call("end_locks", (self._path, found, how))
 
     def settle(
         self,
@@ -269,6 +283,10 @@ def receiving_from(path: str, options: ReceiverOptions) -> Receiving:
         source = SessionSource(path, wanted, mode, max_wait_time)
     renewer, identifier = options.get("auto_lock_renewer"), options.get("client_identifier")
     return Receiving(source, mode, max_wait_time, renewer, identifier)
+
+
+def _without_locks(found: list[Received]) -> list[Received]:
+    return [replace(each, lock_token=None, locked_until_ms=None) for each in found]
 
 
 def _locked(message: ServiceBusReceivedMessage) -> Received:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import UUID
 
+from bridge.client.core.answers import Told
 from bridge.client.core.directory import Directory, content_of, guarded
 from bridge.client.core.publisher import Publisher
 from bridge.client.core.wire import Answer, Unroutable, fail, succeed
@@ -15,6 +16,7 @@ from bridge.client.exceptions import (
     ServiceBusAuthorizationError,
     ServiceBusConnectionError,
 )
+from bridge.message.received import Received
 from bridge.message.shown import decode
 from bridge.model.name import EntityPath
 from bridge.topology import names
@@ -44,14 +46,28 @@ class Remote:
         question |= {"start": long(start), "count": long(count)} | self._directory.held(path.entity)
         self._directory.ask(question, partial(self._on_shown, answer))
 
-    def receive_deferred(
-        self, path: EntityPath, numbers: Sequence[int], is_locking: bool, answer: Answer
-    ) -> None:
-        """Answer with the deferred messages of these numbers, locked or deleted."""
+    def receive_deferred(self, path: EntityPath, numbers: Sequence[int], answer: Answer) -> None:
+        """Answer with the deferred messages of these numbers, locked.
+
+        A caller that has given up leaves them deferred.
+        """
+
+        def answered(reply: bytes | Exception) -> None:
+            if answer.done() and not isinstance(reply, Exception):
+                guarded(Told(), lambda raw: self.end_locks(path, decode(raw), "release"), reply)
+            else:
+                self._on_shown(answer, reply)
+
         question = _question("client-deferred", path)
         question["numbers"] = array([long(number) for number in numbers])
-        question["lock"] = ("t", is_locking)
-        self._directory.ask(question, partial(self._on_shown, answer))
+        question["lock"] = ("t", True)
+        self._directory.ask(question, answered)
+
+    def end_locks(self, path: EntityPath, found: Sequence[Received], how: str) -> None:
+        """Complete or release deferred messages, without waiting for the answers."""
+        for each in found:
+            if each.lock_token is not None:
+                self.settle(path, each.lock_token, how, {}, Told())
 
     def administer(self, request: Request, answer: Answer) -> None:
         """Answer with the `Response` to a request to the administration API."""
@@ -80,7 +96,7 @@ class Remote:
     def settle(
         self, path: EntityPath, token: UUID, how: str, details: Table, answer: Answer
     ) -> None:
-        """End a lock: complete, abandon, dead-letter or defer."""
+        """End a lock: complete, release, abandon, dead-letter or defer."""
 
         question = details | {"plain": ("F", _NOTHING), "encoded": ("F", _NOTHING)}
         self._ask_holder(path, token, how, question, answer, lambda reply: succeed(answer))

@@ -191,6 +191,8 @@ class ServiceBusClient:
                     if not answer.wait(timeout_s):
                         raise OperationTimeoutError(f"{call.name} did not end in time.")
             result = answer.result()
+            if call.followed_by is not None:
+                thread.do(partial(call.follow, namespace, result))
         except BaseException as error:
             self._give_up(thread, call, answer)
             if error is answer.exception() and _is_foreign(error):
