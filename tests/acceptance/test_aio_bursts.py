@@ -6,7 +6,9 @@ Such a client may write a request again while it waits for credit. What it asked
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +23,14 @@ from tests.acceptance.test_aio import client_of
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """Find what was left open here, not in a later test."""
+    yield
+    gc.collect()
+
 
 ENTITIES: dict[str, dict[str, object]] = {
     name: {} for name in ("bursts-schedule", "bursts-send", "bursts-deferred")

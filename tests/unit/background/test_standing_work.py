@@ -24,6 +24,10 @@ AWAITED = {
     ("engine/receiving/receivers.py", "end"): "awaited by the function that begins it",
     ("engine/sessions/acceptance.py", "_start"): "awaited by `_first`, which begins it",
     ("gateway/work.py", "spawn"): "its error ends the client's connection (`on_failed`)",
+    (
+        "sidecar/leader.py",
+        "_first",
+    ): "its error is counted as unhandled; the term ends all the same",
     ("sidecar/leader.py", "run"): "awaited by the function that begins it",
     ("sidecar/leader.py", "start"): "its error ends the leader's term",
     ("sidecar/left_out.py", "_ask"): "awaited by the function that begins it",
