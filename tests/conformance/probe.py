@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -49,7 +50,10 @@ def undisturbed(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable
 
     @wraps(test)
     async def tried(**arguments: Any) -> None:
-        gc.collect()
+        with warnings.catch_warnings():
+            # What an earlier test's client has left open is no fault of this one.
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
         gc.freeze()
         try:
             for _ in range(TRIES - 1):
