@@ -623,21 +623,6 @@ def test_the_private_rabbitmq_keeps_its_data(tmp_path: Path, config: Path) -> No
     eventually(lambda: not processes_of(tmp_path / "data"))
 
 
-@pytest.mark.long
-def test_a_bridge_ends_with_its_private_rabbitmq(tmp_path: Path, config: Path) -> None:
-    """Whatever starts it again starts both; without RabbitMQ it could answer nobody."""
-    data = tmp_path / "data"
-    bridge = Bridge(("--data-dir", str(data), "--config", str(config)), amqp_url="")
-    bridge.start()
-    try:
-        for pid in processes_of(data):
-            os.kill(pid, signal.SIGKILL)
-        assert bridge.wait(within_s=120) == 1
-        assert "busbridge: the private RabbitMQ has ended" in bridge.lines
-    finally:
-        bridge.stop()
-
-
 def processes_of(folder: Path) -> list[int]:
     """The processes whose environment names the folder (RabbitMQ's do)."""
     found = []
