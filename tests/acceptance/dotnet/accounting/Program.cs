@@ -40,26 +40,13 @@ async Task Processor(int prefetch)
     };
     await using var processor = parts.Length > 1
         ? client.CreateProcessor(parts[0], parts[1], options) : client.CreateProcessor(place, options);
-    processor.ProcessMessageAsync += async each =>
+    processor.ProcessMessageAsync += each => OnMessage(each.Message, false, fate => fate switch
     {
-        var message = each.Message;
-        Ledger.Got(message, message.LockedUntil);
-        var fate = Ledger.FateOf(message, false);
-        if (fate == "throw")
-        {
-            Ledger.Say("settling", message, ("how", fate));
-            throw new InvalidOperationException("the handler has failed");
-        }
-        // A processor renews its locks: what is left to its lock is completed here.
-        if (fate is "late" or "lapse") { await Task.Delay(500); fate = "complete"; }
-        await Ledger.Settle(message, fate, fate switch
-        {
-            "abandon" => () => each.AbandonMessageAsync(message),
-            "dead" => () => each.DeadLetterMessageAsync(message),
-            "defer" => () => each.DeferMessageAsync(message),
-            _ => () => each.CompleteMessageAsync(message),
-        });
-    };
+        "abandon" => each.AbandonMessageAsync(each.Message),
+        "dead" => each.DeadLetterMessageAsync(each.Message),
+        "defer" => each.DeferMessageAsync(each.Message),
+        _ => each.CompleteMessageAsync(each.Message),
+    });
     processor.ProcessErrorAsync += _ => Task.CompletedTask;
     await processor.StartProcessingAsync();
     await UntilTheEnd();
@@ -73,29 +60,32 @@ async Task Sessions()
         AutoCompleteMessages = false, MaxConcurrentSessions = 4, PrefetchCount = 10,
         SessionIdleTimeout = TimeSpan.FromSeconds(1),
     });
-    processor.ProcessMessageAsync += async each =>
+    processor.ProcessMessageAsync += each => OnMessage(each.Message, true, fate => fate switch
     {
-        var message = each.Message;
-        Ledger.Got(message, null);
-        var fate = Ledger.FateOf(message, true);
-        if (fate == "throw")
-        {
-            Ledger.Say("settling", message, ("how", fate));
-            throw new InvalidOperationException("the handler has failed");
-        }
-        if (fate == "late") { await Task.Delay(500); fate = "complete"; }
-        await Ledger.Settle(message, fate, fate switch
-        {
-            "abandon" => () => each.AbandonMessageAsync(message),
-            "dead" => () => each.DeadLetterMessageAsync(message),
-            "defer" => () => each.DeferMessageAsync(message),
-            _ => () => each.CompleteMessageAsync(message),
-        });
-    };
+        "abandon" => each.AbandonMessageAsync(each.Message),
+        "dead" => each.DeadLetterMessageAsync(each.Message),
+        "defer" => each.DeferMessageAsync(each.Message),
+        _ => each.CompleteMessageAsync(each.Message),
+    });
     processor.ProcessErrorAsync += _ => Task.CompletedTask;
     await processor.StartProcessingAsync();
     await UntilTheEnd();
     await processor.StopProcessingAsync();
+}
+
+// What both kinds of processors do with a message; `settle` is the call for a fate.
+async Task OnMessage(ServiceBusReceivedMessage message, bool isInSession, Func<string, Task> settle)
+{
+    Ledger.Got(message, isInSession ? null : message.LockedUntil);
+    var fate = Ledger.FateOf(message, isInSession);
+    if (fate == "throw")
+    {
+        Ledger.Say("settling", message, ("how", fate));
+        throw new InvalidOperationException("the handler has failed");
+    }
+    // A processor renews its locks: what is left to its lock is completed here.
+    if (fate is "late" or "lapse") { await Task.Delay(500); fate = "complete"; }
+    await Ledger.Settle(message, fate, () => settle(fate));
 }
 
 async Task Batches()
