@@ -160,7 +160,8 @@ class Windows(Strategy[Message]):
     def _note_surplus(self, now_s: float) -> None:
         """Note since when room or messages stand that no receiver waits for."""
         balance = self.balance
-        if balance.waiters.asked or balance.surplus <= balance.closing:
+        # `balance.surplus`, where nobody asks: this runs several times a message.
+        if balance.waiters.asked or balance.under_way + balance.buffer.count <= balance.closing:
             self._surplus_since_s = -1.0
         elif self._surplus_since_s < 0:
             self._surplus_since_s = now_s
@@ -187,11 +188,11 @@ class Windows(Strategy[Message]):
     def _close_full(self) -> list[Close]:
         """Return the effects that close windows which an ack would refill in vain."""
         is_on = self._read_ahead.is_on
-        return [
-            self.balance.close(fetch)
-            for fetch, entry in self.balance.fetches.items()
-            if entry.state is State.OPEN and (entry.is_behind or not (entry.room or is_on))
-        ]
+        closed: list[Close] = []
+        for fetch, entry in self.balance.fetches.items():
+            if entry.state is State.OPEN and (entry.is_behind or not (entry.room or is_on)):
+                closed.append(self.balance.close(fetch))
+        return closed
 
     def _fetch(self, wanted: int) -> list[Effect[Message]]:
         """Begin fetches.
