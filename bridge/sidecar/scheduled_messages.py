@@ -1,9 +1,10 @@
 """The scheduled messages that a leader holds unacked: until due, or in a bucket, or dropped.
 
 They come out of buckets that are open, and out of the inbox when their bucket is not made yet.
-A message that is due within a second is held in memory, in the order of the times; one timer
-activates it. Others go to a finer bucket, or wait until that is made. A message is acked when it is
-active or in its next bucket, an arrival of the inbox when that is so for all messages in it.
+A message that is due within a second is held in memory, in the order of the times, and of the
+numbers for one time; one timer activates it. Others go to a finer bucket, or wait until that is
+made. A message is acked when it is active or in its next bucket, an arrival of the inbox when that
+is so for all messages in it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 SOON_MS = 1_000
 """A message that is due in less than this time is held, and not moved to a finer bucket."""
 
-_ORDER = itertools.count()
+_SERIALS = itertools.count()
 
 
 class _Origin:
@@ -94,7 +95,7 @@ class ScheduledMessages:
         self._clock = clock
         self._on_left = on_left
         self._loop = asyncio.get_running_loop()
-        self._held: list[tuple[int, int, _Message]] = []
+        self._held: list[tuple[int, int, int, _Message]] = []
         self._arrivals: dict[_Origin, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -154,7 +155,7 @@ class ScheduledMessages:
             awaiting.ready.popleft()()
         held = self._held
         while held and held[0][0] <= now_ms and leader.is_ready and leader.in_flight.has_room:
-            due_ms, _, message = heapq.heappop(held)
+            due_ms, _, _, message = heapq.heappop(held)
             waiting, body, origin = message
             try:
                 publications = leader.sequencer.activate(waiting, body, now_ms)
@@ -213,7 +214,8 @@ class ScheduledMessages:
     def _hold(self, message: _Message) -> None:
         due_ms = message.waiting.due_ms
         is_next = not self._held or due_ms < self._held[0][0]
-        heapq.heappush(self._held, (due_ms, next(_ORDER), message))
+        # Messages come from several channels, so in no order: some wait for their bucket first.
+        heapq.heappush(self._held, (due_ms, message.waiting.number, next(_SERIALS), message))
         if is_next:
             self._arm()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pamqp.commands as spec
+from pamqp.base import Frame
 
 from bridge.machine.wheel import FACTOR, FINEST_MS, GRACE_MS
 from bridge.topology import names
@@ -209,6 +210,30 @@ def test_a_bucket_outlasts_what_is_on_its_way_into_it(rig: MakeRig) -> None:
 
         assert [each.body for each in orders.take(1)] == [b"a"]
         assert is_removed(orders, bucket)
+
+
+def test_messages_for_one_instant_become_active_by_their_numbers(rig: MakeRig) -> None:
+    """However they came into their bucket: the first waits until it is made, the next need not."""
+    orders = rig()
+    held: list[bool] = []
+
+    def holds_first(method: Frame) -> bool:
+        if held or not is_storing(orders)(method):
+            return False
+        held.append(True)
+        return True
+
+    with Relay(orders.url, holds=holds_first) as relay:
+        orders.start(url=relay.url)
+        due_ms = now_ms() + 10_000
+        assert orders.schedule(b"a", due_ms=due_ms) == [1]
+        assert relay.holding.wait(120)
+        assert orders.schedule(b"b", due_ms=due_ms) == [2]
+        bucket = the_bucket(orders)
+        eventually(lambda: not orders.is_empty(bucket))
+        relay.release()
+
+        assert [each.body for each in orders.take(2)] == [b"a", b"b"]
 
 
 def test_a_bucket_outlasts_what_came_out_until_that_is_active(rig: MakeRig) -> None:
