@@ -13,7 +13,8 @@ close     end the session's lock, or the wait for a session
 ping      answer the count of messages sent to each receiver; -1: the receiver is not here
 
 A client that receives and deletes says with each question how many messages its application has
-(`taken`, in all): these are settled. What it has not said is available again when its lock ends. A
+(`taken`, in all): these are settled. What it has not said is available again when its lock ends. It
+asks for deferred messages locked (`lock`), and completes them when its application has them. A
 client of an earlier version says nothing: its messages are settled when they are sent.
 
 A receiver's messages go to its client's address, in order with the answers, encoded as peeked ones
@@ -149,8 +150,9 @@ class ClientSessions:
                 start, count = integer(question, "start"), integer(question, "count")
                 return page(await verbs.peek(path, start, min(count, COUNT_MAX), session_id))
             case "deferred":
+                mode = ReceiveMode.PEEK_LOCK if "lock" in question else held.mode
                 numbers = integers(question, "numbers")
-                return whole(await verbs.receive_deferred(path, numbers, held.mode, session_id))
+                return whole(await verbs.receive_deferred(path, numbers, mode, session_id))
             case _:
                 raise LookupError(what)
         return encode_done(())

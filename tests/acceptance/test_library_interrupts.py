@@ -23,9 +23,18 @@ from tests.fixtures.waiting import eventually
 _LOCKED = {"LockDuration": "PT1M", "MaxDeliveryCount": 10}
 MODES = list(ServiceBusReceiveMode)
 ENTITIES = {f"plain-{mode.value}": _LOCKED for mode in MODES}
-ENTITIES |= {f"deferred-{mode.value}": _LOCKED | {"LockDuration": "PT5M"} for mode in MODES}
-ENTITIES |= {f"gone-{lane}": _LOCKED for lane in LANES[1:]}
 ENTITIES |= {f"session-{mode.value}": _LOCKED | {"RequiresSession": True} for mode in MODES}
+ENTITIES |= {
+    f"{kind}-deferred-{mode.value}": _LOCKED
+    | {"LockDuration": "PT5M", "RequiresSession": kind == "session"}
+    for kind in ("plain", "session")
+    for mode in MODES
+}
+ENTITIES |= {
+    f"{kind}-gone-{lane}": _LOCKED | {"RequiresSession": kind == "session"}
+    for kind in ("plain", "session")
+    for lane in LANES[1:]
+}
 
 SOON_S = 15.0
 """A fraction of the locks' duration."""
@@ -60,22 +69,26 @@ async def test_what_is_given_to_a_cancelled_call_is_the_next_ones(
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["plain", "session"])
 async def test_deferred_messages_that_a_cancelled_call_was_given_are_deferred_still(
-    mode: ServiceBusReceiveMode, bridge: Any
+    kind: str, mode: ServiceBusReceiveMode, bridge: Any
 ) -> None:
     """The next call has them, at once; and when it deletes them they are gone."""
-    queue, texts = f"deferred-{mode.value}", ["one", "two"]
+    queue, texts = f"{kind}-deferred-{mode.value}", ["one", "two"]
+    session_id = "s" if kind == "session" else None
     async with ServiceBusClient(bridge.amqp_url, retry_total=0) as client:
         async with client.get_queue_sender(queue) as sender:
-            await sender.send_messages([ServiceBusMessage(each) for each in texts])
+            await sender.send_messages([ServiceBusMessage(e, session_id=session_id) for e in texts])
         numbers: list[int] = []
-        async with client.get_queue_receiver(queue, max_wait_time=SOON_S) as receiver:
+        given: dict[str, Any] = {"session_id": session_id, "max_wait_time": SOON_S}
+        async with client.get_queue_receiver(queue, **given) as receiver:
             while len(numbers) < len(texts):
                 for message in await receiver.receive_messages(2):
                     assert message.sequence_number is not None
                     numbers.append(message.sequence_number)
                     await receiver.defer_message(message)
-        async with client.get_queue_receiver(queue, receive_mode=mode) as receiver:
+        async with client.get_queue_receiver(queue, receive_mode=mode, **given) as receiver:
+            await receiver.peek_messages(1)  # the session is accepted
             await _cancelled_when_given(receiver.receive_deferred_messages(numbers), len(texts))
             found: list[ServiceBusReceivedMessage] = []
             async with asyncio.timeout(HEARD_S):
@@ -95,23 +108,28 @@ async def test_deferred_messages_that_a_cancelled_call_was_given_are_deferred_st
 
 
 @pytest.mark.parametrize("lane_name", LANES[1:])
+@pytest.mark.parametrize("kind", ["plain", "session"])
 def test_deferred_messages_that_are_received_and_deleted_are_gone(
-    lane_name: str, bridge: Any
+    kind: str, lane_name: str, bridge: Any
 ) -> None:
     """Once, and behind the end of their receiver too."""
-    queue, mode = f"gone-{lane_name}", ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    queue, mode = f"{kind}-gone-{lane_name}", ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    session: dict[str, Any] = {"session_id": "s"} if kind == "session" else {}
     with lane_of(lane_name, bridge) as lane:
-        lane.send(queue, "one")
-        with lane.client.get_queue_receiver(queue) as receiver:
+        lane.send(queue, "one", **session)
+        with lane.client.get_queue_receiver(queue, **session) as receiver:
             (message,) = receive(receiver)
             receiver.defer_message(message)
         number = message.sequence_number
-        with lane.client.get_queue_receiver(queue, receive_mode=mode) as receiver:
+        with lane.client.get_queue_receiver(queue, receive_mode=mode, **session) as receiver:
             (found,) = receiver.receive_deferred_messages(number)
             assert (str(found), found.lock_token) == ("one", None)
             with pytest.raises(lane.errors.MessageNotFoundError):
                 receiver.receive_deferred_messages(number)
-    with lane_of(lane_name, bridge) as lane, lane.client.get_queue_receiver(queue) as receiver:
+    with (
+        lane_of(lane_name, bridge) as lane,
+        lane.client.get_queue_receiver(queue, **session) as receiver,
+    ):
         eventually(lambda: not receiver.peek_messages(1, sequence_number=1))
 
 

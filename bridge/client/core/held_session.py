@@ -73,6 +73,8 @@ class HeldSession:
         self._buffer: deque[Received] = deque()
         self._credit = 0
         self._is_draining = False
+        self._ending = 0
+        self._when_ended: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"HeldSession({self.path}, {self.session_id!r}, {self.lost!r})"
@@ -117,6 +119,27 @@ class HeldSession:
         self._credit = max(self._credit - 1, 0)
         self._buffer.append(received)
         self._fill()
+
+    def locks_end(self) -> None:
+        """Note that a bridge is told of the end of deferred messages' locks."""
+        self._ending += 1
+
+    def locks_ended(self) -> None:
+        """Note that it has heard of that."""
+        self._ending -= 1
+        if not self._ending and self._when_ended is not None:
+            then, self._when_ended = self._when_ended, None
+            then()
+
+    def when_locks_ended(self, then: Callable[[], None]) -> None:
+        """Call `then` when bridges have heard of the ends of deferred messages' locks.
+
+        The session's end would release what is to be completed.
+        """
+        if self._ending:
+            self._when_ended = then
+        else:
+            then()
 
     def lose(self, why: str) -> None:
         """End the lock, and fail the pulls."""

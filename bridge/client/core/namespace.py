@@ -66,7 +66,7 @@ class Namespace:
         self._receiving = receiving
         self._publisher = Publisher(sending)
         self._directory = Directory(sending, self._publisher, self._held_of)
-        self._remote = Remote(self._publisher, self._directory)
+        self._remote = Remote(sending, self._publisher, self._directory)
         self.sessions = Sessions(sending, self._publisher, self._directory, self._remote)
         self._settled = SettledMemory()
         self._settlements = Settlements(sending, self._publisher)
@@ -217,6 +217,7 @@ class Namespace:
         """End all locks and waits; locked messages go back to their queues."""
         self._is_closed = True
         self.sessions.close_all()
+        self._remote.close()
         self._settlements.close()
         for receiver in self._receivers.values():
             receiver.close()

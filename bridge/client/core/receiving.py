@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from bridge.client.constants import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from bridge.client.core.call import Call, number_of
+from bridge.client.core.deferred import deferred_call
 from bridge.client.core.options import ReceiverOptions, check_names, sub_queue_of
 from bridge.client.core.session_source import SessionSource
 from bridge.client.exceptions import MessageAlreadySettled, MessageLockLostError
@@ -50,21 +49,13 @@ class Queue:
         return Call("peek", (self._path, start, count), timeout)
 
     def deferred(self, numbers: list[int], timeout: float | None) -> Call[Any]:
-        """Receive deferred messages by number.
+        """Receive deferred messages by number."""
 
-        Those that are deleted are locked until the caller has them.
-        """
-        call: Call[Any] = Call(
-            "receive_deferred", (self._path, numbers), timeout, is_tried_again=False
-        )
-        call.undone_by = partial(self._end_locks, "release")
-        if self._mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
-            call.followed_by = partial(self._end_locks, "complete")
-            call.read = _without_locks
-        return call
+        def end_locks(how: str, found: list[Received]) -> Call[Any]:
+            return Call("end_locks", (self._path, found, how))
 
-    def _end_locks(self, how: str, found: list[Received]) -> Call[Any]:
-        return Call("end_locks", (self._path, found, how))
+        asked = self._path, numbers
+        return deferred_call("receive_deferred", asked, timeout, self._mode, end_locks)
 
     def settle(
         self,
@@ -283,10 +274,6 @@ def receiving_from(path: str, options: ReceiverOptions) -> Receiving:
         source = SessionSource(path, wanted, mode, max_wait_time)
     renewer, identifier = options.get("auto_lock_renewer"), options.get("client_identifier")
     return Receiving(source, mode, max_wait_time, renewer, identifier)
-
-
-def _without_locks(found: list[Received]) -> list[Received]:
-    return [replace(each, lock_token=None, locked_until_ms=None) for each in found]
 
 
 def _locked(message: ServiceBusReceivedMessage) -> Received:

@@ -9,7 +9,7 @@ from uuid import UUID
 from bridge.client.core.answers import Told
 from bridge.client.core.directory import Directory, content_of, guarded
 from bridge.client.core.publisher import Publisher
-from bridge.client.core.wire import Answer, Unroutable, fail, succeed
+from bridge.client.core.wire import Answer, Unroutable, Wire, fail, succeed
 from bridge.client.exceptions import (
     MessageLockLostError,
     OutcomeUnknownError,
@@ -27,15 +27,28 @@ from bridge.wire.reply import Done
 INSTANCE_BYTES = 6
 """The part of a lock's token that names the bridge which holds it."""
 
+AGAIN_S = 1.0
+"""The time after which a bridge is told again of a lock's end that it may not have heard of."""
+
 _NOTHING: Table = {}
+
+
+def _nothing() -> None:
+    """Nobody waits."""
 
 
 class Remote:
     """Asks any bridge, or the bridge that holds a lock."""
 
-    def __init__(self, publisher: Publisher, directory: Directory) -> None:
+    def __init__(self, wire: Wire, publisher: Publisher, directory: Directory) -> None:
+        self._wire = wire
         self._publisher = publisher
         self._directory = directory
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Repeat nothing any more."""
+        self._is_closed = True
 
     def peek(self, path: EntityPath, start: int, count: int, answer: Answer) -> None:
         """Answer with messages from a sequence number on, `count` at most.
@@ -63,11 +76,51 @@ class Remote:
         question["lock"] = ("t", True)
         self._directory.ask(question, answered)
 
-    def end_locks(self, path: EntityPath, found: Sequence[Received], how: str) -> None:
-        """Complete or release deferred messages, without waiting for the answers."""
-        for each in found:
-            if each.lock_token is not None:
-                self.settle(path, each.lock_token, how, {}, Told())
+    def end_locks(
+        self,
+        path: EntityPath,
+        found: Sequence[Received],
+        how: str,
+        told: Callable[[], None] = _nothing,
+    ) -> None:
+        """Complete or release deferred messages, without waiting for the answers.
+
+        Args:
+            told: called when each bridge has answered once, or not in time.
+        """
+        locked = [each for each in found if each.lock_token is not None]
+        left = len(locked)
+
+        def one_told() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                told()
+
+        for each in locked:
+            self._end_lock(path, each, how, one_told)
+        if not locked:
+            told()
+
+    def _end_lock(
+        self, path: EntityPath, locked: Received, how: str, told: Callable[[], None]
+    ) -> None:
+        """End a lock; repeat that until the bridge has heard it, or the lock has ended by itself.
+
+        What is repeated has no effect if it was heard: the token is unknown then.
+        """
+        token, until_ms = locked.lock_token, locked.locked_until_ms or 0
+        assert token is not None
+
+        def failed(error: BaseException) -> None:
+            is_over = self._is_closed or self._wire.now_ms() >= until_ms
+            if not is_over and not isinstance(error, MessageLockLostError):
+                again = partial(self._end_lock, path, locked, how, _nothing)
+                self._wire.later(AGAIN_S, again)
+            told()
+
+        answer = Told(lambda result: told(), failed)
+        guarded(answer, self.settle, path, token, how, {}, answer)
 
     def administer(self, request: Request, answer: Answer) -> None:
         """Answer with the `Response` to a request to the administration API."""

@@ -7,10 +7,12 @@ from typing import Any
 
 from bridge.client.constants import ServiceBusReceiveMode
 from bridge.client.core.call import Call
+from bridge.client.core.deferred import deferred_call
 from bridge.client.core.held_session import LOCK_LOST, HeldSession
 from bridge.client.exceptions import SessionLockLostError
 from bridge.client.messages import instant
 from bridge.client.received_message import ServiceBusReceivedMessage
+from bridge.message.received import Received
 
 RENEWAL_REFUSED = (
     "Renewing message lock is an invalid operation when working with sessions. "
@@ -85,8 +87,13 @@ class SessionSource:
 
     def deferred(self, numbers: list[int], timeout: float | None) -> Call[Any]:
         """Receive deferred messages by number."""
-        asked = self._lock(), numbers
-        return Call("sessions.receive_deferred", asked, timeout, is_tried_again=False)
+        lock = self._lock()
+
+        def end_locks(how: str, found: list[Received]) -> Call[Any]:
+            return Call("sessions.end_locks", (lock, found, how))
+
+        asked = lock, numbers
+        return deferred_call("sessions.receive_deferred", asked, timeout, self._mode, end_locks)
 
     def settle(
         self,

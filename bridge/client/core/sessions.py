@@ -30,6 +30,7 @@ from bridge.client.exceptions import (
     ServiceBusError,
     SessionLockLostError,
 )
+from bridge.message.received import Received
 from bridge.message.shown import decode
 from bridge.model.name import EntityPath
 from bridge.wire.basic import Table, array, decode_table, encode_table, long, text
@@ -170,9 +171,26 @@ class Sessions:
         self._ask(held, "peek", fields, answer, partial(_show, answer))
 
     def receive_deferred(self, held: HeldSession, numbers: Sequence[int], answer: Answer) -> None:
-        """Answer with the session's deferred messages of these numbers."""
+        """Answer with the session's deferred messages of these numbers, locked.
+
+        A caller that has given up leaves them deferred.
+        """
+
+        def then(reply: Done) -> None:
+            if answer.done():
+                self._end_locks(held, decode(reply.content), "release")
+            else:
+                _show(answer, reply)
+
         fields: Table = {"numbers": array([long(number) for number in numbers])}
-        self._ask(held, "deferred", fields, answer, partial(_show, answer))
+        self._ask(held, "deferred", fields | {"lock": ("t", True)}, answer, then)
+
+    def end_locks(
+        self, held: HeldSession, found: Sequence[Received], how: str, answer: Answer
+    ) -> None:
+        """Complete or release deferred messages; the answer does not wait for the bridges."""
+        self._end_locks(held, found, how)
+        succeed(answer)
 
     def close(self, held: HeldSession, answer: Answer) -> None:
         """End the session's lock; answer when the session is free."""
@@ -181,12 +199,7 @@ class Sessions:
             succeed(answer)
             return
         held.lose(LOCK_LOST)
-        question = encode_table(_of_held("close", held))
-
-        def closed(reply: bytes | Exception) -> None:
-            succeed(answer)  # without an answer the lock ends by itself
-
-        self._publisher.ask("", held.bridge, {}, question, closed)
+        held.when_locks_ended(lambda: guarded(answer, self._close, held, answer))
 
     def close_all(self) -> None:
         """End all locks, without waiting for answers."""
@@ -195,6 +208,17 @@ class Sessions:
                 self.close(held, Told())
             except ServiceBusError:
                 continue  # no connection: the locks end with the reply-to address
+
+    def _close(self, held: HeldSession, answer: Answer) -> None:
+        def closed(reply: bytes | Exception) -> None:
+            succeed(answer)  # without an answer the lock ends by itself
+
+        self._publisher.ask("", held.bridge, {}, encode_table(_of_held("close", held)), closed)
+
+    def _end_locks(self, held: HeldSession, found: Sequence[Received], how: str) -> None:
+        """End the locks of deferred messages; the session's end waits for that."""
+        held.locks_end()
+        self._remote.end_locks(EntityPath(held.path), found, how, held.locks_ended)
 
     # Requests of a held session.
 
