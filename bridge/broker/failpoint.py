@@ -45,6 +45,7 @@ POINTS: dict[str, str] = {
     "disposal.removed": "the objects of an idle entity were deleted, not its definition",
     "engine.abandon.rejected": "a message was abandoned: rejected, to be delivered again",
     "engine.complete.acked": "a message was completed: acked",
+    "engine.ask.returned": "an ask was returned, to come behind all messages of its queue",
     "engine.deferred.declared": "the queue of an entity's deferred messages was made",
     "engine.deferred.answered": "an ask for deferred messages was answered and acked",
     "engine.deferred.returned": "a deferred message was returned, to be read again",

@@ -448,12 +448,11 @@ async def test_a_queue_that_was_deleted_is_made_again(door: Door, confirming: Ch
     await door.complete(*await by_number(door, third))
 
 
-async def test_more_deferred_messages_than_a_quorum_queue_delivers_unasked(
-    door: Door, confirming: Channel
-) -> None:
-    """Without a prefetch RabbitMQ delivers 2,000: the last of 5,000 is found all the same."""
+async def put_deferred(confirming: Channel, count: int) -> None:
+    """Store so many deferred messages, numbered from 1, each with its number as body."""
     await confirming.declarations.declare_queue(parts.deferred_queue(QUEUE.path))
-    for number in range(1, 5_001):
+    confirms = []
+    for number in range(1, count + 1):
         table = {
             headers.SEQUENCE_NUMBER: long(number),
             headers.ENQUEUED_TIME: long(1),
@@ -461,9 +460,41 @@ async def test_more_deferred_messages_than_a_quorum_queue_delivers_unasked(
             headers.DELIVERED: long(0),
         }
         properties = Properties(headers=table, delivery_mode=2).encode()
-        confirming.publisher.publish("", "orders/$deferred", properties, b"%d" % number)
+        publish = confirming.publisher.publish_confirmed
+        confirms.append(publish("", "orders/$deferred", properties, b"%d" % number))
+    await asyncio.gather(*confirms)
+
+
+async def test_more_deferred_messages_than_a_quorum_queue_delivers_unasked(
+    door: Door, confirming: Channel
+) -> None:
+    """Without a prefetch RabbitMQ delivers 2,000: the last of 5,000 is found all the same."""
+    await put_deferred(confirming, 5_000)
     found = await by_number(door, 5_000, 1, 2_500)
     assert [each.record.body for each in found] == [b"5000", b"1", b"2500"]
+    await door.complete(*found)
+
+
+async def test_an_ask_that_comes_back_before_the_messages_that_its_owner_held(
+    door: Door, confirming: Channel
+) -> None:
+    """An owner dies with an ask: 4.0 returns it among the messages, and each is found all the same.
+
+    The bridge stands by for some time then, as long as nobody else asks.
+    """
+    count = 300
+    await put_deferred(confirming, count)
+    held: list[Delivery] = []
+    await confirming.consumers.qos(2 * count)
+    await confirming.consumers.consume("orders/$deferred", held.append)
+    await until(lambda: len(held) == count)
+    asking = asyncio.create_task(by_number(door, *range(1, count + 1)))
+    await until(lambda: len(held) == count + 1)
+    stands_by_s = asyncio.get_running_loop().time()
+    await until(lambda: asyncio.get_running_loop().time() > stands_by_s + 1.5)
+    confirming.abandon()
+    found = await asking
+    assert [each.sequence_number for each in found] == list(range(1, count + 1))
     await door.complete(*found)
 
 

@@ -15,7 +15,6 @@ from bridge.background.tasks import Tasks
 from bridge.broker.connection.address import is_there
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
-from bridge.broker.connection.pool import SETTLE_S
 from bridge.broker.declaration_fence import fence_declarations
 from bridge.broker.errors import BrokerError
 from bridge.broker.failpoint import reach
@@ -45,10 +44,6 @@ IDLE_S = 60.0
 """The time that the messages are held after the last ask, if none is locked."""
 
 REOPEN_S = 0.5
-
-LOST_SETTLE_S = 3.0
-"""The time after the replacement of a lost channel in which missing messages may still come. With a
-RabbitMQ that started on a busy machine, `SETTLE_S` was once too short."""
 
 WHAT = "deferred messages"
 
@@ -101,15 +96,13 @@ class DeferredQueue:
         self._replies = Replies(
             self._messages,
             services.locks,
-            self._ownership.serve,
+            self._ownership.put_last,
             lambda: services.settlements.hear(queue.path),
         )
         self._reopening: asyncio.Task[None] | None = None
         self._letting_go = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._used_s = 0.0
-        self._opened_s = 0.0
-        self._settle_s = SETTLE_S
         self._declaring = asyncio.Lock()
         self._is_declared = False
         self._is_closing = False
@@ -181,15 +174,9 @@ class DeferredQueue:
         if self._is_closing:
             return
         if self._ownership.channel is None:
-            self._note_opened()
             await self._ownership.stand_by()
-            self._note_opened()
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._look)
-
-    def _note_opened(self) -> None:
-        self._opened_s = asyncio.get_running_loop().time()
-        self._replies.complete_s = self._opened_s + self._settle_s
 
     async def close(self) -> None:
         """Stop consuming: RabbitMQ takes back all messages, and their locks end."""
@@ -237,7 +224,6 @@ class DeferredQueue:
 
     def lost(self, channel: Channel, error: BrokerError) -> None:
         """End all locks, and stand by again: RabbitMQ has taken back all messages and asks."""
-        self._settle_s = LOST_SETTLE_S
         self._clear()
         self._services.locks.lose_channel(channel)
         if not self._is_closing:
@@ -269,7 +255,6 @@ class DeferredQueue:
         is_idle = now_s - used_s >= IDLE_S or self.is_full
         is_out = any(messages.out for messages in self._messages.values())
         if is_idle and not is_out and not self._ownership.waiting:
-            self._settle_s = SETTLE_S
             closing = self._ownership.close()
             self._clear()
             self._letting_go.start(closing, "deferred messages' end")

@@ -5,7 +5,6 @@ To an ask without numbers the answer is the numbers of all deferred messages, fo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 
 from bridge.broker.failpoint import reach
@@ -25,29 +24,25 @@ ASK_BYTES_MAX = 64 << 20
 class Replies:
     """Answers asks.
 
-    Args:
-        serve: answers all waiting asks that can be answered.
-        on_listed: called when the answer to an ask for all numbers is made.
+    An ask comes behind the messages that were deferred before it, but after a failure of RabbitMQ
+    perhaps not. So a message that is missing does not exist only if the ask is the last.
 
-    Attributes:
-        complete_s: the time by which all deferred messages have come (the loop's clock): a message
-            that is missing then does not exist. After a failure of RabbitMQ an ask may come before
-            its messages.
+    Args:
+        put_last: brings an ask again, with `is_last`, when all messages have come.
+        on_listed: called when the answer to an ask for all numbers is made.
     """
 
     def __init__(
         self,
         messages: Mapping[SubQueue, DeferredMessages],
         locks: LockTable,
-        serve: Callable[[], None],
+        put_last: Callable[[Ask], None],
         on_listed: Callable[[], None],
     ) -> None:
-        self.complete_s = 0.0
         self._messages = messages
         self._locks = locks
-        self._serve = serve
+        self._put_last = put_last
         self._on_listed = on_listed
-        self._loop = asyncio.get_running_loop()
 
     def reply_to(self, ask: Ask) -> bytes | None:
         """Return the answer to an ask; `None` while its messages are still to come.
@@ -57,11 +52,12 @@ class Replies:
         """
         numbers, of_dead_letters = decode_ask(ask.body)
         if not numbers:
-            return self._listed()
+            return self._listed(ask)
         messages = self._messages[SubQueue.DEAD_LETTER if of_dead_letters else SubQueue.NONE]
         if messages.index.lacks(numbers) is not None:
-            if not self._is_complete():
-                return None
+            if not ask.is_last:
+                self._put_last(ask)
+            return None
             return encode_refused(MessageNotFound.condition, texts.DEFERRED_NOT_FOUND)
         size_bytes = messages.index.size_bytes(numbers)
         if size_bytes > ASK_BYTES_MAX and len(numbers) > 1:
@@ -73,15 +69,9 @@ class Replies:
             reach("engine.deferred.returned", channel)
         return self._locked(messages, numbers)
 
-    def _is_complete(self) -> bool:
-        """Whether all messages have come; else the asks are answered once they have."""
-        wait_s = self.complete_s - self._loop.time()
-        if wait_s > 0:
-            self._loop.call_later(wait_s, self._serve)
-        return wait_s <= 0
-
-    def _listed(self) -> bytes | None:
-        if not self._is_complete():
+    def _listed(self, ask: Ask) -> bytes | None:
+        if not ask.is_last:
+            self._put_last(ask)
             return None
         self._on_listed()
         own, dead = self._messages[SubQueue.NONE], self._messages[SubQueue.DEAD_LETTER]

@@ -40,11 +40,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Ask:
-    """A question to the owner, delivered through the queue."""
+    """A question to the owner, delivered through the queue.
+
+    Attributes:
+        is_last: all messages that the queue had when the ask came first have come before it.
+        is_returning: it is about to go back to the queue, to come again as the last.
+    """
 
     delivery: Delivery
     reply_to: str
     correlation_id: str
+    is_last: bool = False
+    is_returning: bool = False
 
     @property
     def body(self) -> bytes:
@@ -117,6 +124,8 @@ class Ownership:
         self._prepare = prepare
         self._opening: asyncio.Task[None] | None = None
         self._asks: list[Ask] = []
+        self._coming: set[tuple[str, str]] = set()
+        self._last = Tasks()
         self._token: int | None = None
         self._putting = Tasks()
         self._is_owner = False
@@ -127,7 +136,7 @@ class Ownership:
     @property
     def waiting(self) -> int:
         """The count of asks that are not answered yet."""
-        return len(self._asks)
+        return len(self._asks) + len(self._coming)
 
     async def stand_by(self) -> None:
         """Consume the queue, unless it is consumed already.
@@ -187,18 +196,52 @@ class Ownership:
     async def catch_up(self) -> None:
         """Wait until all messages of the queue have come to this process, its owner.
 
-        A channel answers behind its deliveries. RabbitMQ reports a queue that does not answer in
-        time as empty and without consumers (docs/rabbitmq-faults.md: empty-when-dead).
+        A channel answers behind its deliveries.
 
         Raises:
             BrokerError: RabbitMQ does not answer.
         """
-        while (channel := self.channel) is not None:
+        channel = self.channel
+        if channel is not None and await self._has_none_ready(channel):
+            await channel.consumers.qos(PREFETCH_MAX)
+
+    async def _has_none_ready(self, channel: Channel) -> bool:
+        """Wait until RabbitMQ has delivered all messages; `False`: the channel is not ours now.
+
+        RabbitMQ reports a queue that does not answer in time as empty and without consumers
+        (docs/rabbitmq-faults.md: empty-when-dead).
+        """
+        while channel is self.channel:
             state = await channel.declarations.declare_queue(self.resource, passive=True)
             if state.consumers and not state.messages:
-                await channel.consumers.qos(PREFETCH_MAX)
-                return
+                return True
             await asyncio.sleep(LOOK_S)
+        return False
+
+    def put_last(self, ask: Ask) -> None:
+        """Bring an ask again, with `is_last`, behind all messages that the queue has now.
+
+        Usually they have come before the ask. After a kill RabbitMQ may return what the predecessor
+        held in another order (docs/rabbitmq-faults.md: returns-order), and the ask with it. So when
+        RabbitMQ has no ready message, the ask is returned: it comes behind all that is on its way,
+        which in a cluster another node than the queue's leader sends.
+        """
+        if not ask.is_last and not ask.is_returning:
+            ask.is_returning = True
+            self._last.start(self._put_last(ask), f"last ask of {self.resource}")
+
+    async def _put_last(self, ask: Ask) -> None:
+        channel = ask.delivery.channel
+        try:
+            is_empty = await self._has_none_ready(channel)
+        except BrokerError as error:  # the channel has ended: the ask comes again
+            log.info("ownership.uncounted queue=%s error=%s", self.resource, error)
+            return
+        if is_empty and ask in self._asks:
+            self._asks.remove(ask)
+            self._coming.add((ask.reply_to, ask.correlation_id))
+            channel.consumers.nack(ask.delivery.tag)
+            reach("engine.ask.returned", channel)
 
     def keep_token(self) -> None:
         """Put an ownership token into the queue, unless this process holds one."""
@@ -228,7 +271,9 @@ class Ownership:
             if kind == self._kind:
                 reply_to, number = properties.reply_to or "", properties.correlation_id or ""
                 self.asked_s = asyncio.get_running_loop().time()
-                self._asks.append(Ask(delivery, reply_to, number))
+                is_last = (reply_to, number) in self._coming
+                self._coming.discard((reply_to, number))
+                self._asks.append(Ask(delivery, reply_to, number, is_last))
             elif kind == TOKEN:
                 earlier, self._token = self._token, delivery.tag
                 if earlier is not None:
@@ -266,6 +311,7 @@ class Ownership:
         self._is_owner = False
         self._token = None
         self._asks.clear()
+        self._coming.clear()
         if channel is not None:
             channel.on_closed = None
         return channel
