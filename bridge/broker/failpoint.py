@@ -52,6 +52,7 @@ POINTS: dict[str, str] = {
     "engine.drop.acked": "a second copy was acked",
     "engine.expire.acked": "a message that expired was acked, without a dead letter",
     "engine.lock.rejected": "a lock has expired: rejected, to be delivered again",
+    "engine.move.refused": "a next queue has refused a message, peeks are not told yet",
     "engine.receive_and_delete.acked": "a message was received and deleted: acked",
     "engine.release.returned": "a message was released: returned without counting (4.3)",
     "engine.send.confirmed": "an envelope was confirmed, its sender not answered",

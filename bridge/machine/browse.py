@@ -37,16 +37,20 @@ class Numbers:
         active: numbers that are not among the available or locked messages.
         deferred: numbers that are not among the deferred messages.
         floor: no lower number is available or locked, by RabbitMQ's count.
+        stayed: numbers that only the moved stream says have left, and that have not, by RabbitMQ's
+            counts.
     """
 
     def __init__(self) -> None:
         self.active = Ranges()
         self.deferred = Ranges()
         self.floor = 0
+        self.stayed: frozenset[int] = frozenset()
         self._moved: set[int] = set()
 
     def take(self, entry: Settled) -> None:
         """Add the numbers of an entry."""
+        self.stay(each for each in self.stayed if not _is_in(each, entry.active))
         for first, last in entry.active:
             self.active.add(first, last)
             if last - first < len(self._moved):
@@ -62,6 +66,8 @@ class Numbers:
         A message whose move RabbitMQ refused is said to be active again; one that the settled
         stream says has left has left.
         """
+        if number in self.stayed:
+            self.stay(self.stayed - {number})
         if place is not Place.ACTIVE:
             if number not in self.active:
                 self.active.add(number, number)
@@ -69,6 +75,19 @@ class Numbers:
         elif number in self._moved:
             self._moved.remove(number)
             self.active.remove(number)
+
+    @property
+    def only_moved(self) -> frozenset[int]:
+        """The numbers that only the moved stream says have left."""
+        return frozenset(self._moved)
+
+    def stay(self, numbers: Iterable[int]) -> None:
+        """Set `stayed`; the numbers are of `only_moved`."""
+        before, self.stayed = self.stayed, frozenset(numbers)
+        for each in before - self.stayed:
+            self.active.add(each, each)
+        for each in self.stayed - before:
+            self.active.remove(each)
 
     def recorded(self) -> list[tuple[int, int]]:
         """Return the ranges of `active` without what only the moved stream says."""
@@ -95,6 +114,10 @@ class Numbers:
     def unsettled(self, first: int, last: int) -> int:
         """Return how many of the numbers from `first` to `last` are not known to have left."""
         return max(last - first + 1, 0) - self.active.count(first, last)
+
+
+def _is_in(number: int, ranges: Iterable[tuple[int, int]]) -> bool:
+    return any(first <= number <= last for first, last in ranges)
 
 
 class Place(IntEnum):

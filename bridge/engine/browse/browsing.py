@@ -179,7 +179,8 @@ class Browsing:
 
         def take(number: int, entry: Entry) -> int:
             table = entry.properties.headers or {}
-            if not is_active_entry(table) or number in view.places or numbers.is_gone(number):
+            is_moved = number in view.places and number not in numbers.stayed
+            if not is_active_entry(table) or is_moved or numbers.is_gone(number):
                 return numbers.next_active(number + 1)
             until_ms = expires_ms(table, view.reader)
             if until_ms is None or until_ms > now:

@@ -26,7 +26,7 @@ from bridge.engine.browse.journal_scan import STOP
 from bridge.engine.browse.view import BrowseView
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
-from bridge.machine.browse import expires_ms, is_active_entry, newest
+from bridge.machine.browse import Place, expires_ms, is_active_entry, newest
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names
@@ -129,6 +129,8 @@ class Explaining:
         bounds = await view.journal.bounds()
         first, last = (1, 0) if bounds is None else bounds
         counts = await self._count(last)
+        if first == 1:
+            await self._find_stayed(counts)
         view.gone_dead = frozenset()
         view.gone_dead = self._oldest(sorted(view.dead_letters()), counts.dead)
         difference = view.active.numbers.unsettled(first, last) - counts.active
@@ -147,6 +149,24 @@ class Explaining:
         view.active.numbers.floor = 0 if floor is None else floor
         unsettled = view.active.numbers.unsettled(first, last)
         self._difference = unsettled - counts.active if not margin else None
+
+    async def _find_stayed(self, counts: _Counts) -> None:
+        """Find the messages that are where they were, though the moved stream says they have left.
+
+        A next queue refused the move, and the bridge was killed before it had told. RabbitMQ has
+        more active messages then than are known; the newest moves that no queue has are those.
+        """
+        view, numbers = self._view, self._view.active.numbers
+        unsettled = numbers.unsettled(1, counts.last) - len(numbers.stayed)
+        extra = counts.active - unsettled
+        if extra <= 0 and not numbers.stayed:
+            return
+        dead = list(view.places.numbers(Place.DEAD))
+        left = sum(each in view.dead.numbers.active for each in dead)
+        found = view.unproven(max(len(dead) - left - counts.dead, 0))[: max(extra, 0)]
+        if numbers.stayed != set(found) and not await self._margin(counts):
+            log.info("browse.stayed entity=%s count=%d", view.entity.path, len(found))
+            numbers.stay(found)
 
     def _note_hidden(self, count: int) -> None:
         """Note `hidden`; log it when it has more than doubled, or is at most half of before."""

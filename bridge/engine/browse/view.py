@@ -165,9 +165,41 @@ class BrowseView:
 
     def dead_letters(self) -> dict[int, Copy]:
         """Return the dead letters that are in the queue."""
-        places, gone, left = self.places, self.gone_dead, self.dead.numbers.active
+        places, left = self.places, self.dead.numbers.active
+        gone = self.gone_dead | self.active.numbers.stayed
         numbers = (each for each in places.numbers(Place.DEAD) if each not in gone)
         return {each: Copy(places.offset(each), Place.DEAD) for each in numbers if each not in left}
+
+    def unproven(self, dead_beyond: int) -> list[int]:
+        """Return the numbers of messages that have left by the moved stream alone; the last first.
+
+        The bridge was killed when a next queue had refused the message, or nobody told when it was
+        settled there: no queue has these messages, unless they are where they were.
+
+        Args:
+            dead_beyond: how many dead letters there are more than RabbitMQ counts.
+        """
+        deferred = {*self.set_aside.numbers(Place.DEFERRED)}
+        dead = sorted(
+            (
+                each
+                for each in self.places.numbers(Place.DEAD)
+                if each not in self.dead.numbers.active
+            ),
+            key=self.places.offset,
+        )
+        beyond = set(dead[len(dead) - min(dead_beyond, len(dead)) :])
+        found = [
+            each
+            for each in self.active.numbers.only_moved
+            if each in beyond
+            or (
+                self.places.place(each) is Place.DEFERRED
+                and each not in deferred
+                and each not in self.active.numbers.deferred
+            )
+        ]
+        return sorted(found, key=self.places.offset, reverse=True)
 
     def deferred(self, place: Place) -> dict[int, Copy]:
         """Return the messages deferred from one place: the queue or dead letters."""

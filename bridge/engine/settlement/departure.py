@@ -275,6 +275,7 @@ class Departure:
         That is done before the message can be moved again.
         """
         exchange, key, properties, body = moves.stayed(source, holding)
+        reach("engine.move.refused")
 
         async def attempt() -> None:
             if holding.channel.close_reason is None:
