@@ -39,8 +39,8 @@ test: setup lint check-tests ## Set up what is missing, then format, lint, types
 
 # All tests of the compiled bridge, and those of what is compiled (wire, machine) as plain Python.
 check-tests: compiled
-	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --durations 15 $(ARGS)
-	@$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile tests/unit/machine tests/unit/wire \
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 15 $(ARGS)
+	@$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder tests/unit/machine tests/unit/wire \
 	  $(wildcard tests/unit/test_*.py)
 
 lint: ## Format check, lint, types, imports by floors
@@ -59,17 +59,17 @@ bench: setup compiled ## Every figure beside its peer; fails below a floor (abou
 	@$(COMPILED) $(BIN)/python -m tests.bench $(ARGS)
 
 test-long: setup compiled ## What takes whole nodes of RabbitMQ, its alarms, restarts, and its own command
-	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'long and not (kills or soak or sdks)' --durations 10 $(ARGS)
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'long and not (kills or soak or sdks)' --durations 10 $(ARGS)
 
 test-kills: setup compiled ## Bridges, sidecars and RabbitMQs that are killed under load; nothing is lost
-	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'kills and not soak' --durations 10 $(ARGS)
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'kills and not soak' --durations 10 $(ARGS)
 
 soak: setup compiled ## The long kill runs, a million mutated frames, and a million of hostile structure; new examples
 	@$(PYTEST) -m soak --timeout 1200 $(ARGS)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory explore)
 
 explore: setup compiled ## The property tests with examples that nobody has tried (`make test` tries the same ones each time)
-	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'hypothesis and not (bench or kills or soak or sdks or windows)' --hypothesis-profile explore $(ARGS)
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'hypothesis and not (bench or kills or soak or sdks or windows)' --hypothesis-profile explore $(ARGS)
 
 parity: setup compiled ## Azure's own tests of its Python and Go SDKs, scored in docs/parity.md (needs Go 1.23 or newer, PyPI and a Go proxy)
 	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(COMPILED) $(BIN)/python -m tests.parity --workers $(WORKERS) $(ARGS)

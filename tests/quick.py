@@ -88,7 +88,17 @@ def main(arguments: list[str]) -> int:
         [*python, "ruff", "check", "--quiet", *sources] if sources else [],
         [*python, "mypy"] if sources else [],
         [str(Path(sys.executable).with_name("lint-imports")), "--no-logo"] if sources else [],
-        [*python, "pytest", "-q", "--numprocesses", "2", "--dist", "loadfile", *tests],
+        [
+            *python,
+            "pytest",
+            "-q",
+            "--numprocesses",
+            "2",
+            "--dist",
+            "loadfile",
+            "--no-loadscope-reorder",
+            *tests,
+        ],
     ]
     is_failed = False
     for step in filter(None, steps):

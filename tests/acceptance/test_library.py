@@ -569,7 +569,7 @@ def test_a_wrong_password_is_said_at_once(bridge: Any) -> None:
         client.get_queue_sender("crossed"),
     ):
         pass
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 def test_no_bridge_is_said(broker: Any, vhost: str) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long
 
 ENTITIES = {"orders": {"LockDuration": "PT5M"}}
 
-SOON_S = 5.0
+SOON_S = 30.0
 """What does not wait for the alarm's end is done sooner."""
 
 WITHIN_S = 120.0
@@ -60,7 +60,7 @@ def test_an_alarm(
         monkeypatch.setattr("bridge.client.core.directory.FRESH_S", 0.0)
         receiver.complete_message(one)
         for expected in "two", "three":
-            (message,) = receiver.receive_messages(1, max_wait_time=5)
+            (message,) = receiver.receive_messages(1, max_wait_time=120)
             assert str(message) == expected
             receiver.complete_message(message)
         assert time.monotonic() - begin_s < SOON_S

@@ -165,7 +165,7 @@ receiver = client.get_queue_receiver("signalled")
 receiver.__enter__()
 signal.signal(signal.SIGTERM, lambda number, frame: client.close())
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
-print(receiver.receive_messages(1, max_wait_time=30), flush=True)
+print(receiver.receive_messages(1, max_wait_time=300), flush=True)
 """
 
 
@@ -174,7 +174,7 @@ def test_closing_in_a_signal_handler(bridge: Any) -> None:
     began = time.monotonic()
     ended = run(SIGNALLED, bridge.amqp_url)
     assert (ended.returncode, ended.stdout) == (0, "[]\n"), ended.stderr
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 120
 
 
 FORKED = """
@@ -253,7 +253,7 @@ def test_closing_in_the_middle_of_a_completion(bridge: Any) -> None:
         begin_s = time.monotonic()
         with within("_leave", lane.client.close):
             receiver.complete_message(one)
-        assert time.monotonic() - begin_s < 2
+        assert time.monotonic() - begin_s < 30
     with lane_of("pika", bridge) as lane, lane.client.get_queue_receiver("closed") as receiver:
         assert [str(message) for message in take(receiver, 1)] == ["two"]
 

@@ -36,7 +36,7 @@ ENTITIES |= {
     for lane in LANES[1:]
 }
 
-SOON_S = 15.0
+SOON_S = 120.0
 """A fraction of the locks' duration."""
 
 HEARD_S = 120.0

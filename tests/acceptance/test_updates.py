@@ -27,8 +27,6 @@ from tests.fixtures.waiting import eventually
 
 ENTITIES: dict[str, dict[str, object]] = {}
 
-KNOWN_WITHIN_S = 5.0
-
 LOCK_MAX_S = 75.0
 """Longer than the longest lock of these tests, a minute."""
 
@@ -162,7 +160,7 @@ def test_a_changed_lock_duration_is_that_of_the_next_lock(place: Place) -> None:
             (receiver.complete_message if is_new else receiver.abandon_message)(message)
             return is_new
 
-        eventually(is_short, "the next lock is short", within_s=KNOWN_WITHIN_S)
+        eventually(is_short, "the next lock is short")
         receiver.complete_message(first)
         take(receiver)
 
@@ -177,7 +175,7 @@ def test_a_changed_delivery_count_decides_on_the_next_failure(place: Place) -> N
             receiver.abandon_message(receive(receiver)[0])
             return bool(place.counts().dead_letter_message_count)
 
-        eventually(is_dead, "it is dead-lettered", within_s=KNOWN_WITHIN_S)
+        eventually(is_dead, "it is dead-lettered")
         place.update(max_delivery_count=20)
         dead = place.counts().dead_letter_message_count
         with place.receiver(sub_queue=ServiceBusSubQueue.DEAD_LETTER) as letters:
@@ -201,7 +199,7 @@ def test_a_changed_time_to_live_is_that_of_later_messages(place: Place) -> None:
             place.send("after")
             return bool(take(receiver)[0].time_to_live == timedelta(hours=3))
 
-        eventually(is_short, "later ones have the new one", within_s=KNOWN_WITHIN_S)
+        eventually(is_short, "later ones have the new one")
     place.update(default_message_time_to_live=timedelta(days=100))
 
 
@@ -216,7 +214,7 @@ def test_dead_lettering_on_expiration_is_switched(place: Place) -> None:
             eventually(lambda: place.counts().active_message_count == 0, "it expires")
             return (place.counts().dead_letter_message_count > before) is is_on
 
-        eventually(is_so, f"dead-lettering is {is_on}", within_s=KNOWN_WITHIN_S)
+        eventually(is_so, f"dead-lettering is {is_on}")
 
 
 @pytest.mark.parametrize("shared", ["queue"], indirect=True)
@@ -330,7 +328,7 @@ def test_sessions_work_by_the_new_definition(
             until = receiver.session.renew_lock()
             return bool((until - datetime.now(UTC)).total_seconds() < 10)
 
-        eventually(is_short, "the renewed lock is short", within_s=KNOWN_WITHIN_S)
+        eventually(is_short, "the renewed lock is short")
         receiver.abandon_message(receive(receiver)[0])
         eventually(lambda: place.counts().dead_letter_message_count == 1, "it is dead")
         place.update(status=EntityStatus.DISABLED)

@@ -8,7 +8,7 @@ from typing import Any
 from bridge.broker.errors import NodeFailed
 from bridge.broker.node.private import START_TIMEOUT_S, Node
 
-CTL_TIMEOUT_S = 90.0
+CTL_TIMEOUT_S = 180.0
 """rabbitmqctl gives up by itself after 60 s, mostly."""
 
 

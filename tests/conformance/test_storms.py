@@ -34,7 +34,7 @@ from tests.conformance.client import Client, sas
 from tests.conformance.door import KEY
 from tests.conformance.probe import check, probing, undisturbed
 from tests.conformance.served import client, gateway, message, queue_of
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.machine.amqp10.peer import frame
 
 FLOOD_BYTES = 200_000
@@ -211,7 +211,7 @@ async def test_half_a_frame_for_ever() -> None:
         await peer.next(Attach, handle=7)
         peer.write(frame(0, Transfer(7, 1, b"t", 0), bytes(1_000))[:-500])
         begin_s = time.monotonic()
-        while not peer.is_closed and time.monotonic() - begin_s < 10:
+        while not peer.is_closed and time.monotonic() - begin_s < WITHIN_S:
             peer.write(b"\0")
             await asyncio.sleep(0.05)
 
@@ -227,7 +227,7 @@ async def test_half_a_message_for_ever() -> None:
         peer.attach(8, "q", role=False)
         peer.transfer(7, b"", more=True)
         begin_s = time.monotonic()
-        while not peer.is_closed and time.monotonic() - begin_s < 10:
+        while not peer.is_closed and time.monotonic() - begin_s < WITHIN_S:
             peer.transfer(8, message(b"x"))
             await asyncio.sleep(0.05)
 

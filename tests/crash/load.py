@@ -546,7 +546,7 @@ def main() -> None:
     for actor in actors:
         actor.ending.set()
     for actor in actors:
-        actor.join(timeout=60)
+        actor.join(timeout=120)
     still = [f"{actor.name} did not stop" for actor in actors if actor.is_alive()]
     faults = [f"{actor.name}: {fault}" for actor in actors for fault in actor.faults]
     sys.exit("\n".join([*still, *faults[:10]]) or 0)

@@ -192,7 +192,7 @@ class Siege:
                 time.sleep(0.02)
         is_reached = not self.bridge.is_running
         if is_reached:
-            assert self.bridge.wait(within_s=5) == -signal.SIGKILL, "\n".join(
+            assert self.bridge.wait(within_s=120) == -signal.SIGKILL, "\n".join(
                 self.bridge.lines[-30:]
             )
         else:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kills
 MANY = 60
 """More than an Erlang map keeps in order (32)."""
 
-BACK_S = 90.0
+BACK_S = 180.0
 """A node of RabbitMQ needs some seconds to start, and quorum queues to elect."""
 
 

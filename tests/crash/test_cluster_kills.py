@@ -33,7 +33,7 @@ from tests.fixtures.broker import Broker
 
 pytestmark = pytest.mark.kills
 
-BACK_S = 90.0
+BACK_S = 180.0
 """A node needs some seconds to start and to find the others, and queues to elect."""
 
 LOST = re.compile(r"(\S+)Z \w+ +broker\.lost name=busbridge consuming ")

@@ -18,11 +18,12 @@ from tests.fixtures.bridge import Bridge, StartBridge
 from tests.fixtures.broker import Broker
 
 QUEUE = "dropped"
-BACK_S = 90.0
-DIES_S = 20.0
+BACK_S = 180.0
+DIES_S = 120.0
 
 POINTS = [f"engine.defer.{step}" for step in STEPS]
 POINTS += ["engine.deferred.declared", "engine.again.published", "engine.deferred.answered"]
+POINTS += ["engine.deferred.put_last"]
 
 
 pytestmark = [pytest.mark.kills, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -71,7 +72,7 @@ def receive(receiver: ServiceBusReceiver, count: int) -> dict[str, int]:
 
 
 def use(bridge: Bridge, seen: Seen, *bodies: str) -> None:
-    """Defer all, abandon the second, complete the third; until it fails or is done."""
+    """Defer all, abandon the second, complete and ask for the third; until it fails or is done."""
     with client_of(bridge) as client, client.get_queue_receiver(QUEUE) as receiver:
         with client.get_queue_sender(QUEUE) as sender:
             sender.send_messages([ServiceBusMessage(body) for body in bodies])
@@ -90,6 +91,8 @@ def use(bridge: Bridge, seen: Seen, *bodies: str) -> None:
         seen.ending.add(str(third))
         receiver.complete_message(third)
         seen.ended.add(str(third))
+        with pytest.raises(MessageNotFoundError):
+            receiver.receive_deferred_messages(seen.numbers[bodies[2]])
 
 
 def find(bridge: Bridge, seen: Seen, *, within_s: float) -> tuple[set[str], set[str]]:

@@ -26,7 +26,7 @@ QUEUE = "side"
 TTL_MIN_S, TTL_MAX_S = 5.0, 8.0
 """The messages expire one after the other, so that a kill finds them at it."""
 
-BACK_S = 90.0
+BACK_S = 180.0
 
 
 def send_all(bridge: Bridge) -> None:

@@ -75,12 +75,12 @@ class Worker:
         )
         self._reader = threading.Thread(target=self._read, args=(self._process,))
         self._reader.start()
-        assert self._ready.wait(60) or environment
+        assert self._ready.wait(120) or environment
 
     def kill(self) -> None:
         """End it at once."""
         self._process.send_signal(signal.SIGKILL)
-        self.wait(10)
+        self.wait(120)
 
     def wait(self, within_s: float) -> bool:
         """Return whether it has ended."""

@@ -321,9 +321,9 @@ async def test_a_broker_that_is_killed_loses_nothing(
 
     await channel.consumers.qos(200)
     await channel.consumers.consume("in", hop)
-    await asyncio.wait_for(enough.wait(), 60)
+    await asyncio.wait_for(enough.wait(), 120)
     await asyncio.to_thread(node.kill)
-    await asyncio.wait_for(connection.closed.wait(), 30)
+    await asyncio.wait_for(connection.closed.wait(), 120)
     assert handover.in_flight == 0
     await asyncio.to_thread(node.start)
     connection = await Connection.open(endpoint, name="test")
@@ -340,7 +340,7 @@ async def test_a_broker_that_is_killed_loses_nothing(
     await channel.consumers.consume("in", find)
     await channel.consumers.consume("out", find)
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(everything.wait(), 60)
+        await asyncio.wait_for(everything.wait(), 120)
     await connection.close()
 
     assert seen == set(accepted)
@@ -401,7 +401,7 @@ async def test_a_process_dies_at_each_point(
         cwd=ROOT,
         env=os.environ | {VARIABLE: f"{SITE}.{point}"},
     )
-    code = await asyncio.wait_for(process.wait(), 60)
+    code = await asyncio.wait_for(process.wait(), 120)
     inbox = Inbox()
     await confirming.consumers.consume("in", inbox)
     await inbox.until(len(left))

@@ -255,5 +255,5 @@ async def test_a_successor_finishes_what_a_killed_bridge_began(
             await until(lambda: not rig.left("jobs"))
     finally:
         other.kill()
-        other.wait(10)
+        other.wait(120)
         other.stdout.close()

@@ -390,7 +390,7 @@ async def test_no_other_bridge_leads_through_an_exchange_that_is_half_made(
             client = door.client(path=EntityPath(f"{case.name}/subscriptions/{each}"))
             client.receiver.add_credit(5_000)
             with contextlib.suppress(TimeoutError):
-                await until(lambda client=client: _numbers(client) >= sent, within_s=60)
+                await until(lambda client=client: _numbers(client) >= sent, within_s=120)
             assert (each, _numbers(client)) == (each, sent)
 
 

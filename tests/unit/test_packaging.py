@@ -41,7 +41,7 @@ def run_without(refused: set[str], then: str) -> subprocess.CompletedProcess[str
     """Run a program in a Python that has no such packages."""
     program = REFUSING.format(refused=sorted(refused), then=then)
     return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
     )
 
 

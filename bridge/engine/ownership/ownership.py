@@ -241,7 +241,7 @@ class Ownership:
             self._asks.remove(ask)
             self._coming.add((ask.reply_to, ask.correlation_id))
             channel.consumers.nack(ask.delivery.tag)
-            reach("engine.ask.returned", channel)
+            reach("engine.deferred.put_last", channel)
 
     def keep_token(self) -> None:
         """Put an ownership token into the queue, unless this process holds one."""

@@ -25,7 +25,7 @@ def thread() -> Iterator[IoThread]:
     made = IoThread()
     yield made
     made.stop()
-    made.join(5)
+    made.join(120)
 
 
 class Interrupted(Exception):
@@ -55,7 +55,7 @@ def test_an_interrupt_between_two_parts_of_a_turn(thread: IoThread) -> None:
     thread.on_torn.append(torn.set)
     with pytest.raises(Interrupted):
         thread.do(lambda: thread.soon(partial(interrupt, Interrupted())))
-    assert torn.wait(5)
+    assert torn.wait(120)
 
 
 def test_who_waits_hears_that_another_was_interrupted(thread: IoThread) -> None:
@@ -69,7 +69,7 @@ def test_who_waits_hears_that_another_was_interrupted(thread: IoThread) -> None:
     with pytest.raises(KeyboardInterrupt):
         thread.do(partial(interrupt, KeyboardInterrupt()))
     for each in waiting:
-        each.join(5)
+        each.join(120)
     assert [type(each.exception()) for each in answers] == [OutcomeUnknownError] * 2
 
 
@@ -120,8 +120,8 @@ def test_a_wake_up_that_was_interrupted_delays_nothing_later(thread: IoThread) -
     began_s = time.monotonic()
     done = threading.Event()
     thread.call(done.set)
-    assert done.wait(10)
-    assert time.monotonic() - began_s < 2
+    assert done.wait(120)
+    assert time.monotonic() - began_s < 4
 
 
 def test_closing_a_client_in_a_forked_child_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,4 +183,4 @@ def test_a_handlers_exception_within_a_call_counts_as_an_interrupt(thread: IoThr
     client._connected = lambda is_receiving: (Namespace(), thread)  # type: ignore[assignment]
     with pytest.raises(Interrupted):
         client._run(Call("send", ()))
-    assert torn.wait(5)
+    assert torn.wait(120)
