@@ -195,14 +195,10 @@ async def test_rules_changed_through_another_bridge_count_before_the_next_poll(
     async with open_door(endpoint, broker.management_url) as other:
         for asked, told in ((door, other), (other, door)):
             await asked.namespace.administration.delete_rule(path, "red")
-            await until(
-                lambda told=told: told.namespace.administration.rules(path) == (), within_s=TOLD_S
-            )
+            rules = told.namespace.administration.rules
+            await until(lambda rules=rules: rules(path) == (), within_s=TOLD_S)
             await asked.namespace.administration.create_rule(path, RED)
-            await until(
-                lambda told=told: told.namespace.administration.rules(path) == (RED,),
-                within_s=TOLD_S,
-            )
+            await until(lambda rules=rules: rules(path) == (RED,), within_s=TOLD_S)
         for body, color in (("a", "red"), ("b", "blue")):
             await other.namespace.send(EVENTS, [outgoing(body, color=color)])
         assert await numbers(door.client(path=at("red")), 1) == [(b"a", 1, 1)]
