@@ -18,6 +18,7 @@ from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine import texts
 from bridge.engine.administration.changes import Administration
+from bridge.engine.administration.dead_letters_again import DeadLettersAgain
 from bridge.engine.administration.directory import Directory
 from bridge.engine.administration.disposal import Disposal
 from bridge.engine.administration.notifications import (
@@ -231,6 +232,7 @@ class RabbitNamespace:
         self._policies = policies = Policies(
             management, lambda: self.directory.namespace, self.state.note_made_again
         )
+        self._dead_letters = DeadLettersAgain(self._connections, self._sender)
         own = OwnBindings(self._connections, (self._notifications, self._peers))
         self.reconciler = Reconciler(
             self.directory,
@@ -242,7 +244,12 @@ class RabbitNamespace:
             self._sending,
             session_shards,
             lambda: self.administration,
-            Upkeep(management, self.state, lambda: self.capabilities, own),
+            Upkeep(
+                *(management, self.state, lambda: self.capabilities, own),
+                on_letters=lambda path, since_ms: self._dead_letters.begin(
+                    self.directory.receivable(EntityPath(path)), since_ms
+                ),
+            ),
             own.bind,
         )
         self._capabilities: Capabilities | None = None
@@ -329,6 +336,7 @@ class RabbitNamespace:
         await self._sessions.close()
         await self._settlements.close()
         self._tasks.cancel()
+        self._dead_letters.close()
         for each in self._standing:
             each.task.cancel()
         running = (*self._tasks, *(each.task for each in self._standing))

@@ -25,6 +25,8 @@ class Lack:
         is_silent: whether RabbitMQ confirmed what was published without it, so that the journal
             alone may have some messages: not while the exchange, or the queue of an entity that is
             no topic, is missing.
+        takes_dead_letters: whether RabbitMQ's own dead letters take this way; without it the
+            stream of moved messages alone has them.
         conflict: why the live resource cannot be changed; "" when it is missing.
     """
 
@@ -32,6 +34,7 @@ class Lack:
     name: str
     is_route: bool
     is_silent: bool
+    takes_dead_letters: bool
     conflict: str
 
 
@@ -55,6 +58,7 @@ def lacking(namespace: model.Namespace, wanted: Topology, live: Topology) -> lis
             name=in_words(resource),
             is_route=_is_route(resource, bases),
             is_silent=_is_silent(resource, gone),
+            takes_dead_letters=_takes_dead_letters(resource),
             conflict=change.reason if change.action is Action.CONFLICT else "",
         )
         for change, resource in found
@@ -68,6 +72,12 @@ def _is_silent(resource: Resource, gone: Container[str]) -> bool:
     is_of_topic = names.SUBSCRIPTIONS in resource.destination
     is_looked_for = is_of_queue and not is_of_topic and resource.destination in gone
     return resource.source not in gone and not is_looked_for
+
+
+def _takes_dead_letters(resource: Resource) -> bool:
+    if isinstance(resource, Binding):
+        return resource.destination.endswith(names.DEAD_LETTER_SUFFIX)
+    return isinstance(resource, Queue) and resource.name.endswith(names.DEAD_LETTER_SUFFIX)
 
 
 def in_words(resource: Exchange | Queue | Binding) -> str:

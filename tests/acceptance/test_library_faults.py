@@ -266,7 +266,7 @@ def test_closing_while_rabbitmq_does_not_answer(bridge: Any, lane_name: str) -> 
     queue = f"cut-{lane_name}"
     took_s = _closed_within_s(bridge, lane_name, queue)
     gc.collect()
-    assert took_s < 30
+    assert took_s < 20
     with lane_of(lane_name, bridge) as lane, lane.client.get_queue_receiver(queue) as receiver:
         take(receiver, 12)
 

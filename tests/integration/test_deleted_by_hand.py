@@ -12,12 +12,15 @@ import pytest
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
+from bridge.broker.management.live import HttpBroker
+from bridge.engine.administration.provision import read_resources
 from bridge.engine.api import DeadLetter
 from bridge.model import entity as model
 from bridge.model.errors import ServerBusy, ServiceBusError
-from bridge.model.name import EntityPath
+from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.shards import shard_of
+from bridge.wire.basic import text
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
@@ -214,3 +217,57 @@ async def test_the_exchanges_of_a_topic_are_made_again(
 
             await until(arrives)
             client.received.clear()
+
+
+async def test_dead_letters_of_rabbitmq_while_their_queue_is_not_there(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """What expires meanwhile, and what was delivered too often, is a dead letter afterwards."""
+    queue = model.Queue(name="letters", dead_lettering_on_message_expiration=True)
+    path = EntityPath(queue.name)
+    async with open_door(endpoint, broker.management_url, queue) as door:
+        await confirming.declarations.delete_queue(names.dead_letter_queue(queue.name))
+        messages = [outgoing(str(number), ttl_ms=50) for number in range(20)]
+        await door.namespace.send(path, messages)
+        dead = door.client(path=EntityPath(queue.name, SubQueue.DEAD_LETTER))
+        found = await dead.receive(20)
+        assert {each.record.body for each in found} == {b"%d" % number for number in range(20)}
+        reasons = {(each.record.properties.headers or {})["DeadLetterReason"] for each in found}
+        assert reasons == {text("TTLExpiredException")}
+        assert sorted(each.sequence_number for each in found) == list(range(1, 21))
+
+
+async def test_dead_letters_of_rabbitmq_while_their_queue_is_not_bound(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """Of a subscription; those that came before the binding was deleted are there once."""
+    subscription = model.Subscription(
+        topic="news", name="audit", dead_lettering_on_message_expiration=True
+    )
+    topic = model.Topic(name="news", subscriptions=(subscription,))
+    async with (
+        open_door(endpoint, broker.management_url) as door,
+        HttpBroker(endpoint, broker.management_url) as live,
+    ):
+        await door.namespace.apply(model.Namespace(topics=(topic,)))
+        dead = door.client(path=EntityPath(subscription.path, SubQueue.DEAD_LETTER))
+        await door.namespace.send(EntityPath("news"), [outgoing("early", ttl_ms=50)])
+        early = await dead.receive(1)
+        await door.complete(*early, path=EntityPath(subscription.path, SubQueue.DEAD_LETTER))
+        letters = names.dead_letter_queue(subscription.path)
+        exchange = names.dead_letter_exchange(subscription.path)
+        deleted = [
+            each
+            for each in (await read_resources(live)).bindings
+            if (each.source, each.destination) == (exchange, letters)
+        ]
+        assert deleted
+        for each in deleted:
+            await live.delete_binding(each)
+        late = [outgoing(str(number), ttl_ms=50) for number in range(5)]
+        await door.namespace.send(EntityPath("news"), late)
+        found = await dead.receive(5)
+        assert {each.record.body for each in found} == {b"%d" % number for number in range(5)}
+        dead.receiver.add_credit(1)
+        await asyncio.sleep(1)
+        assert not dead.received

@@ -16,6 +16,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import ManagementRefused
 from bridge.broker.management.api import Management
 from bridge.engine.administration.provision import read_resources
+from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.state import State
 from bridge.model import entity as model
@@ -27,6 +28,9 @@ from bridge.topology.names import front_path
 from bridge.topology.resources import Binding, Topology
 
 log = logging.getLogger(__name__)
+
+FIRST_LOOK_MS = 30_000
+"""What the first look finds missing may have been missing so long: bridges look more often."""
 
 LISTINGS_MAX = 4
 """How often the resources are listed again, until two listings agree on what is missing."""
@@ -88,6 +92,8 @@ class Upkeep:
     Args:
         state: is told of what was missing, and of what has other settings.
         own: the bindings of this process's own queues.
+        on_letters: called with an entity's path and a time (UTC ms) when its dead-letter queue, or
+            the binding to it, was made again: it may lack dead letters since then.
 
     Attributes:
         leading: the leaders of this process.
@@ -99,6 +105,7 @@ class Upkeep:
         state: State,
         capabilities: Callable[[], Capabilities],
         own: OwnBindings,
+        on_letters: Callable[[str, int], None],
     ) -> None:
         self.leading: Leading | None = None
         self._management = management
@@ -109,6 +116,9 @@ class Upkeep:
         self._namespace = model.Namespace()
         self._wanted = Topology()
         self._elsewhere: set[str] = set()
+        self._on_letters = on_letters
+        self._looked_ms = now_ms() - FIRST_LOOK_MS
+        self._lettered_ms: dict[str, int] = {}
 
     async def look(self, namespace: model.Namespace) -> list[str]:
         """Return the paths of the entities that lack a resource, `SHARED` for the shared ones.
@@ -119,6 +129,7 @@ class Upkeep:
         Args:
             namespace: the entities whose resources have been made.
         """
+        begun_ms = now_ms()
         if self.leading is not None:
             self.leading.begin_look()
         if namespace != self._namespace:
@@ -144,6 +155,9 @@ class Upkeep:
         for each in found:
             if not each.conflict:
                 self._lacks.setdefault(each.path, []).append(each)
+                if each.takes_dead_letters:
+                    self._lettered_ms.setdefault(each.path, self._looked_ms)
+        self._looked_ms = begun_ms
         await self._stop_leaders()
         return list(self._lacks)
 
@@ -152,7 +166,13 @@ class Upkeep:
         found = await asyncio.to_thread(lacking, standing(namespace), self._wanted, live)
         there = set(map(_key, live.bindings))
         return found + [
-            Lack(SHARED, in_words(each), is_route=False, is_silent=False, conflict="")
+            Lack(
+                *(SHARED, in_words(each)),
+                is_route=False,
+                is_silent=False,
+                takes_dead_letters=False,
+                conflict="",
+            )
             for each in self._own.bindings
             if _key(each) not in there
         ]
@@ -162,6 +182,12 @@ class Upkeep:
         for lack in self._lacks.pop(path, ()):
             log.warning("resource.made_again path=%s name=%r", path, lack.name)
             self._state.note_made_again(lack.name)
+        since_ms = self._lettered_ms.pop(path, None)
+        is_elsewhere = self.leading is not None and self.leading.is_elsewhere(
+            front_path(path).lower()
+        )
+        if since_ms is not None and not is_elsewhere:
+            self._on_letters(path, since_ms)
 
     async def _stop_leaders(self) -> None:
         """Stop the leaders of entities that lack a route; leave another process's to that."""

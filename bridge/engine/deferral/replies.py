@@ -57,7 +57,7 @@ class Replies:
         if messages.index.lacks(numbers) is not None:
             if not ask.is_last:
                 self._put_last(ask)
-            return None
+                return None
             return encode_refused(MessageNotFound.condition, texts.DEFERRED_NOT_FOUND)
         size_bytes = messages.index.size_bytes(numbers)
         if size_bytes > ASK_BYTES_MAX and len(numbers) > 1:
