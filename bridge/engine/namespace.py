@@ -336,7 +336,7 @@ class RabbitNamespace:
         await self._sessions.close()
         await self._settlements.close()
         self._tasks.cancel()
-        self._dead_letters.close()
+        await self._dead_letters.close()
         for each in self._standing:
             each.task.cancel()
         running = (*self._tasks, *(each.task for each in self._standing))

@@ -25,8 +25,8 @@ class Lack:
         is_silent: whether RabbitMQ confirmed what was published without it, so that the journal
             alone may have some messages: not while the exchange, or the queue of an entity that is
             no topic, is missing.
-        takes_dead_letters: whether RabbitMQ's own dead letters take this way; without it the
-            stream of moved messages alone has them.
+        takes_dead_letters: whether the stream of moved messages alone has RabbitMQ's own dead
+            letters without it: not while the dead-letter queue is missing, for which they wait.
         conflict: why the live resource cannot be changed; "" when it is missing.
     """
 
@@ -58,7 +58,7 @@ def lacking(namespace: model.Namespace, wanted: Topology, live: Topology) -> lis
             name=in_words(resource),
             is_route=_is_route(resource, bases),
             is_silent=_is_silent(resource, gone),
-            takes_dead_letters=_takes_dead_letters(resource),
+            takes_dead_letters=_takes_dead_letters(resource, gone),
             conflict=change.reason if change.action is Action.CONFLICT else "",
         )
         for change, resource in found
@@ -74,10 +74,11 @@ def _is_silent(resource: Resource, gone: Container[str]) -> bool:
     return resource.source not in gone and not is_looked_for
 
 
-def _takes_dead_letters(resource: Resource) -> bool:
-    if isinstance(resource, Binding):
-        return resource.destination.endswith(names.DEAD_LETTER_SUFFIX)
-    return isinstance(resource, Queue) and resource.name.endswith(names.DEAD_LETTER_SUFFIX)
+def _takes_dead_letters(resource: Resource, gone: Container[str]) -> bool:
+    if not isinstance(resource, Binding) or resource.destination in gone:
+        return False
+    is_of_letters = resource.destination.endswith(names.DEAD_LETTER_SUFFIX)
+    return is_of_letters and resource.source not in gone
 
 
 def in_words(resource: Exchange | Queue | Binding) -> str:

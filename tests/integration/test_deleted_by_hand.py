@@ -15,12 +15,12 @@ from bridge.broker.errors import BrokerError
 from bridge.broker.management.live import HttpBroker
 from bridge.engine.administration.provision import read_resources
 from bridge.engine.api import DeadLetter
+from bridge.message.message import EXPIRED
 from bridge.model import entity as model
 from bridge.model.errors import ServerBusy, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.shards import shard_of
-from bridge.wire.basic import text
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
@@ -222,19 +222,23 @@ async def test_the_exchanges_of_a_topic_are_made_again(
 async def test_dead_letters_of_rabbitmq_while_their_queue_is_not_there(
     endpoint: Endpoint, broker: Broker, confirming: Channel
 ) -> None:
-    """What expires meanwhile, and what was delivered too often, is a dead letter afterwards."""
+    """RabbitMQ keeps what expires meanwhile, and it is a dead letter afterwards, once."""
     queue = model.Queue(name="letters", dead_lettering_on_message_expiration=True)
     path = EntityPath(queue.name)
     async with open_door(endpoint, broker.management_url, queue) as door:
         await confirming.declarations.delete_queue(names.dead_letter_queue(queue.name))
         messages = [outgoing(str(number), ttl_ms=50) for number in range(20)]
         await door.namespace.send(path, messages)
+        letters = names.dead_letter_queue(queue.name)
+        await until(lambda: door.management.queue(letters))
         dead = door.client(path=EntityPath(queue.name, SubQueue.DEAD_LETTER))
         found = await dead.receive(20)
         assert {each.record.body for each in found} == {b"%d" % number for number in range(20)}
-        reasons = {(each.record.properties.headers or {})["DeadLetterReason"] for each in found}
-        assert reasons == {text("TTLExpiredException")}
+        assert {each.dead_letter for each in found} == {EXPIRED}
         assert sorted(each.sequence_number for each in found) == list(range(1, 21))
+        dead.receiver.add_credit(1)
+        await asyncio.sleep(1)
+        assert not dead.received
 
 
 async def test_dead_letters_of_rabbitmq_while_their_queue_is_not_bound(

@@ -1,14 +1,15 @@
-"""Dead letters that RabbitMQ itself moved while their queue, or its binding, was not there.
+"""Dead letters that RabbitMQ itself moved while their queue was not bound.
 
 RabbitMQ takes a message to be dead-lettered when one queue has it, and the stream of moved messages
-is bound beside the dead-letter queue. So when that queue was deleted by hand, the stream alone has
-what expired or was delivered too often before the queue was made again. From there it goes to the
-queue: the entries since the last look that found the queue. Some of them may have been in the
-deleted queue; the bridge that has settled one drops the second copy.
+is bound beside the dead-letter queue. So when the binding to that queue was deleted by hand, the
+stream alone has what expired or was delivered too often before it was made again. From there it
+goes to the queue: the entries since the last look that found the binding. Some of them may be in
+the queue; a bridge that holds or has settled one drops the second copy.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 
@@ -55,18 +56,20 @@ class DeadLettersAgain:
     def begin(self, entity: model.ReceiveEntity, since_ms: int) -> None:
         """Publish an entity's dead letters since a time (UTC ms); its resources are there again."""
 
-        async def publish() -> None:
-            await retry(
-                lambda: self._publish(entity, since_ms),
-                wait_s=RETRY_S,
-                retryable=lambda error: isinstance(error, BrokerError | ServiceBusError),
-            )
+        async def attempt() -> None:
+            await self._publish(entity, since_ms)
 
-        self._tasks.start(publish(), f"dead letters of {entity.path}")
+        surely = retry(
+            attempt,
+            wait_s=RETRY_S,
+            retryable=lambda error: isinstance(error, BrokerError | ServiceBusError),
+        )
+        self._tasks.start(surely, f"dead letters of {entity.path}")
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop; a later start does not go on with it."""
         self._tasks.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _publish(self, entity: model.ReceiveEntity, since_ms: int) -> None:
         found = await self._read(entity, since_ms)

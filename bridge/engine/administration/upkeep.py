@@ -92,8 +92,8 @@ class Upkeep:
     Args:
         state: is told of what was missing, and of what has other settings.
         own: the bindings of this process's own queues.
-        on_letters: called with an entity's path and a time (UTC ms) when its dead-letter queue, or
-            the binding to it, was made again: it may lack dead letters since then.
+        on_letters: called with an entity's path and a time (UTC ms) when its dead-letter queue was
+            bound again: the queue may lack dead letters since then.
 
     Attributes:
         leading: the leaders of this process.
