@@ -39,6 +39,7 @@ HAND_OVERS: dict[str, str] = {
 """Hand-over site -> its description."""
 
 POINTS: dict[str, str] = {
+    "dead_letters.published": "a dead letter that its queue may lack was published again",
     "disposal.marked": "an idle entity has the status Deleting",
     "disposal.closed": "the front exchange of an idle entity was deleted",
     "disposal.begun": "the deletion of an idle entity has no way back",

@@ -32,9 +32,17 @@ ONLY_AFTER = {
 
 NOTHING_TO_ACK = {"sequencer.journal.acked": "what is only written down acks no message"}
 
-NOT_LOADED = ("disposal.", "engine.deferred.", "engine.move.", "engine.session.", "usage.")
+NOT_LOADED = (
+    "dead_letters.",
+    "disposal.",
+    "engine.deferred.",
+    "engine.move.",
+    "engine.session.",
+    "usage.",
+)
 """Nobody of the load defers, or accepts sessions (test_deferral.py, test_sessions.py), no queue
-refuses (test_refused_moves.py), and nothing is idle (test_idle_deletion.py)."""
+refuses (test_refused_moves.py) or is unbound (test_deleted_by_hand.py), and nothing is idle
+(test_idle_deletion.py)."""
 
 SINCE_4_3 = {"engine.release.returned"}
 """Before RabbitMQ 4.3 a released message is kept, because a return would count."""
