@@ -41,12 +41,17 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer to a request; an answer without a text has no body."""
+    """An answer to a request; an answer without a text has no body.
+
+    Attributes:
+        is_old: some of its counts are no longer true, perhaps.
+    """
 
     status: int = 200
     text: str = ""
     content_type: str = ""
     etag: str = ""
+    is_old: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,18 +134,20 @@ def rule_entry(asked: Asked, subscription: model.Subscription, rule: model.Rule)
     return entry_of(asked, path, rule.name, node, subscription)
 
 
-def entry_answer(asked: Asked, entry: Entry, *, status: int = 200) -> Answer:
+def entry_answer(asked: Asked, entry: Entry, *, status: int = 200, is_old: bool = False) -> Answer:
     """Return an answer with one entry."""
-    text = entry_text(entry, asked.host)
-    return Answer(status=status, text=text, content_type=_ENTRY_TYPE, etag=etag_of(entry.updated))
+    text, etag = entry_text(entry, asked.host), etag_of(entry.updated)
+    return Answer(status=status, text=text, content_type=_ENTRY_TYPE, etag=etag, is_old=is_old)
 
 
-def feed_answer(asked: Asked, entries: Sequence[Entry], next_url: str) -> Answer:
+def feed_answer(
+    asked: Asked, entries: Sequence[Entry], next_url: str, *, is_old: bool = False
+) -> Answer:
     """Return an answer with a page of a list."""
     title = asked.target.path.rpartition("/")[2]
     url = asked.url(asked.target.path)
     text = feed_text(title, url, now(), entries, asked.host, next_url)
-    return Answer(text=text, content_type=_FEED_TYPE)
+    return Answer(text=text, content_type=_FEED_TYPE, is_old=is_old)
 
 
 def nothing_answer(asked: Asked) -> Answer:

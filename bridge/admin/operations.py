@@ -2,7 +2,8 @@
 
 A GET of a missing queue or topic is answered with an empty feed, which the clients take for 'not
 found'; of a missing subscription or rule with 404. A PUT with If-Match is an update, and describes
-the whole entity: a property that the description lacks gets Azure's default.
+the whole entity: a property that the description lacks gets Azure's default. Its answer has no
+counts, which no client reads there; that of a creation has zeros.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from bridge.wire.atom.descriptions import (
     read_entity,
     read_rule,
 )
-from bridge.wire.atom.documents import read_description
+from bridge.wire.atom.documents import Entry, read_description
 from bridge.wire.atom.writing import Node
 from bridge.wire.atom.xml import Element
 
@@ -135,10 +136,10 @@ class Operations:
         page, next_url = page_of(asked, entities)
         counts = await self._counter.counts(page)
         entries = [
-            entry_of(asked, each.path, each.name, self._node(asked, each, counted), each)
-            for each, counted in zip(page, counts, strict=True)
+            self._entry(asked, each, counted) for each, counted in zip(page, counts, strict=True)
         ]
-        return feed_answer(asked, entries, next_url)
+        is_old = any(each.is_old for each in counts)
+        return feed_answer(asked, entries, next_url, is_old=is_old)
 
     async def _list_rules(self, asked: Asked) -> Answer:
         subscription = self._subscription(asked)
@@ -150,23 +151,26 @@ class Operations:
         entity = self._find(asked.target.entity)
         if entity is None:
             return nothing_answer(asked)
-        return await self._described(asked, entity)
+        return await self._counted(asked, entity)
 
     async def _get_subscription(self, asked: Asked) -> Answer:
-        return await self._described(asked, self._subscription(asked))
+        return await self._counted(asked, self._subscription(asked))
 
     async def _get_rule(self, asked: Asked) -> Answer:
         subscription = self._subscription(asked)
         rule = _rule_of(subscription, asked.target)
         return entry_answer(asked, rule_entry(asked, subscription, rule))
 
-    async def _described(self, asked: Asked, entity: model.Entity, status: int = 200) -> Answer:
+    async def _counted(self, asked: Asked, entity: model.Entity) -> Answer:
         (counts,) = await self._counter.counts([entity])
-        node = self._node(asked, entity, counts)
-        entry = entry_of(asked, entity.path, entity.name, node, entity)
-        return entry_answer(asked, entry, status=status)
+        entry = self._entry(asked, entity, counts)
+        return entry_answer(asked, entry, is_old=counts.is_old)
 
-    def _node(self, asked: Asked, entity: model.Entity, counts: Counts) -> Node:
+    def _entry(self, asked: Asked, entity: model.Entity, counts: Counts | None) -> Entry:
+        node = self._node(asked, entity, counts)
+        return entry_of(asked, entity.path, entity.name, node, entity)
+
+    def _node(self, asked: Asked, entity: model.Entity, counts: Counts | None) -> Node:
         facts = Facts(
             address=f"sb://{asked.host}", tier=self._entities.namespace().tier, counts=counts
         )
@@ -202,7 +206,8 @@ class Operations:
             entity = with_keys(read_entity(description, identity), ())
             self._check(asked, entity)
             made = replace(entity, created_at=made_at, updated_at=made_at)
-            return await self._described(asked, await self._entities.create(made), 201)
+            created = await self._entities.create(made)
+            return entry_answer(asked, self._entry(asked, created, Counts()), status=201)
         there = self._entities.get(asked.target.path)
         if kind_of(there) is not described_kind(description):
             raise EntityConflict(f"{there.path!r} is there, and is no such thing.")
@@ -212,7 +217,7 @@ class Operations:
         self._check(asked, entity)
         wanted = replace(entity, updated_at=made_at)
         changed = await self._entities.update(wanted, partial(_check_match, asked.etag))
-        return await self._described(asked, changed)
+        return entry_answer(asked, self._entry(asked, changed, None))
 
     def _check(self, asked: Asked, entity: model.Entity) -> None:
         """Raise for settings that the namespace, or the client's rights, do not allow."""

@@ -20,6 +20,9 @@ from bridge.wire.atom.documents import BODY_BYTES_MAX
 
 _log = logging.getLogger("busbridge.administration")
 
+_OLD = '110 - "Response is Stale"'
+"""The header `Warning` of an answer with old counts (RFC 7234, 5.5.1)."""
+
 _BROKEN = "The rest of the request did not come, or is malformed."
 
 
@@ -54,6 +57,8 @@ class Service:
         headers = {"Content-Type": answer.content_type}
         if answer.etag:
             headers["ETag"] = answer.etag
+        if answer.is_old:
+            headers["Warning"] = _OLD
         return web.Response(text=answer.text, status=answer.status, headers=headers)
 
     async def _answer(self, request: web.Request) -> Answer:

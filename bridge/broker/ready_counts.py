@@ -1,4 +1,4 @@
-"""Queues' counts of ready messages and consumers, from the answer to a passive declaration.
+"""Queues' counts of ready messages and consumers, from the answers to passive declarations.
 
 When a queue does not answer RabbitMQ within 250 ms, RabbitMQ reports no messages and no consumers
 (docs/rabbitmq-faults.md: empty-when-dead). Such an answer takes 250 ms or more: zero counts that
@@ -8,18 +8,27 @@ took so long are not believed, and the bridge asks again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Iterable, Sequence
 
 from bridge.broker.connection.address import HasChannels
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.declarations import QueueState
-from bridge.broker.errors import BrokerSilent, NotFound
+from bridge.broker.errors import BrokerError, BrokerSilent, NotFound
 
 WAITS_S = 0.25
 """How long RabbitMQ waits for a queue's counts before it answers with zeros."""
 
 ASKS = 4
 """Number of doubtful answers after which a queue counts as silent."""
+
+CHANNELS = 16
+"""Number of channels at most: a silent queue holds up those of its own channel only."""
+
+AHEAD = 4
+"""Number of questions that a channel has under way. RabbitMQ handles them one after another, so a
+slow answer makes those behind it doubtful, which are asked again one by one."""
 
 
 async def queue_state(channel: Channel, queue: str) -> QueueState:
@@ -33,41 +42,120 @@ async def queue_state(channel: Channel, queue: str) -> QueueState:
     for _ in range(ASKS):
         asked_s = clock()
         state = await channel.declarations.declare_queue(queue, passive=True)
-        if state.messages or state.consumers or clock() - asked_s < WAITS_S:
+        if not _is_doubtful(state, clock() - asked_s):
             return state
-    raise BrokerSilent(text=f"the queue {queue!r} does not say what is in it")
+    raise _silent(queue)
+
+
+def _is_doubtful(state: QueueState, took_s: float) -> bool:
+    return not (state.messages or state.consumers) and took_s >= WAITS_S
+
+
+def _silent(queue: str) -> BrokerSilent:
+    return BrokerSilent(text=f"the queue {queue!r} does not say what is in it")
 
 
 class ReadyCounts:
-    """Counts of the messages that queues could deliver now, over one channel opened on demand.
+    """Counts of the messages that queues could deliver now.
 
     Args:
-        there: the queues that exist, where that is known; the others count 0 without a request.
+        connection: opens the channels for the questions.
+
+    Attributes:
+        known: the counts of the queues that have answered so far; 0 when a queue does not exist.
     """
 
-    def __init__(self, connection: HasChannels, there: Container[str] | None = None) -> None:
+    def __init__(self, connection: HasChannels) -> None:
+        self.known: dict[str, int] = {}
         self._connection = connection
-        self._there = there
-        self._channel: Channel | None = None
 
-    async def of(self, queue: str) -> int:
-        """Return the number of ready messages of a queue; 0 when the queue does not exist.
+    def of(self, queue: str) -> int:
+        """Return the number of ready messages of a queue that was asked.
 
         Raises:
-            BrokerSilent: the queue does not answer.
-            BrokerError: the channel was lost.
+            BrokerSilent: the queue has not answered.
         """
-        if self._there is not None and queue not in self._there:
-            return 0
+        if queue not in self.known:
+            raise _silent(queue)
+        return self.known[queue]
+
+    async def ask(self, queues: Iterable[str]) -> None:
+        """Ask queues for their counts; `known` is complete but for silent queues.
+
+        Raises:
+            BrokerError: a channel was lost.
+        """
+        asked = list(dict.fromkeys(queues))
+        channels = min(-(-len(asked) // AHEAD), CHANNELS)
+        parts = [asked[at::channels] for at in range(channels)]
+        works = (_Questions(self._connection, self.known).ask(part) for part in parts if part)
+        await asyncio.gather(*works)
+
+
+class _Questions:
+    """The questions of one channel.
+
+    Args:
+        known: the counts, which this completes.
+    """
+
+    def __init__(self, connection: HasChannels, known: dict[str, int]) -> None:
+        self._connection = connection
+        self._known = known
+        self._channel: Channel | None = None
+        self._asked: deque[tuple[str, float, Awaitable[QueueState]]] = deque()
+
+    async def ask(self, queues: Sequence[str]) -> None:
+        """Ask queues, and those again whose answers are doubtful."""
+        try:
+            for ahead in (AHEAD, *(1,) * ASKS):
+                queues = await self._ask_round(deque(queues), ahead)
+        finally:
+            await self._close()
+
+    async def _ask_round(self, waiting: deque[str], ahead: int) -> list[str]:
+        """Ask queues; return those whose answers are doubtful."""
+        clock = asyncio.get_running_loop().time
+        doubtful = []
+        while waiting or self._asked:
+            await self._ask_ahead(waiting, ahead)
+            queue, asked_s, answer = self._asked.popleft()
+            try:
+                state = await answer
+            except NotFound:  # of all that were asked here, the first one: answers are in order
+                self._known[queue] = 0
+                waiting.extendleft(reversed([each for each, _, _ in self._asked]))
+                await self._close()
+                continue
+            if _is_doubtful(state, clock() - asked_s):
+                doubtful.append(queue)
+            else:
+                self._known[queue] = state.messages
+        return doubtful
+
+    async def _ask_ahead(self, waiting: deque[str], ahead: int) -> None:
+        clock = asyncio.get_running_loop().time
+        if self._channel is not None and self._channel.close_reason is not None:
+            if self._asked:
+                return  # the first of them says why
+            self._channel = None
+        while waiting and len(self._asked) < ahead:
+            channel = await self._opened()
+            queue = waiting.popleft()
+            answer = channel.declarations.declare_queue(queue, passive=True)
+            self._asked.append((queue, clock(), answer))
+
+    async def _opened(self) -> Channel:
         if self._channel is None:
             self._channel = await self._connection.channel()
-        try:
-            return (await queue_state(self._channel, queue)).messages
-        except NotFound:
-            self._channel = None  # NotFound has closed it
-            return 0
+        return self._channel
 
-    def close(self) -> None:
-        """Close the channel."""
+    async def _close(self) -> None:
+        """Close the channel; what it was asked and has not answered fails, and is forgotten."""
         if self._channel is not None:
             self._channel.abandon()
+            self._channel = None
+        while self._asked:
+            _, _, answer = self._asked.popleft()
+            with contextlib.suppress(BrokerError):
+                await answer

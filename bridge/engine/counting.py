@@ -1,43 +1,58 @@
 """The message counts of entities, by state, counted at each request.
 
-    ready       RabbitMQ's answer to a passive declaration of the queue
+    ready       RabbitMQ's answers to passive declarations of the queues
     held        messages that bridges hold, and those that the library's clients report as held;
                 other bridges are asked
-    scheduled   the index of the entity's sequencer; if that is in another process, the ready
-                messages of the buckets
+    scheduled   the index of the entity's sequencer, in whichever bridge leads the entity; if none
+                does, the ready messages of the buckets
     sizes       RabbitMQ's figures, some seconds old
 
-No count is stored, so a crash makes none wrong.
+All entities of all requests that wait are counted together: the number of questions that follow one
+another does not depend on how many entities are counted. Counts are kept only to be told, as old
+ones, while RabbitMQ or a bridge gives no answer; a crash makes none wrong.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from bridge.background.shared import Shared
 from bridge.broker.errors import BrokerError, BrokerSilent, PublishRefused
-from bridge.broker.management.api import Management
+from bridge.broker.management.api import SINGLE_MAX, Figures, Management
 from bridge.broker.ready_counts import ReadyCounts
 from bridge.engine import texts
+from bridge.engine.bridges import Bridges
 from bridge.engine.deferral.entities import Deferral
+from bridge.engine.entity_counts import Answers, deferred_queue, queues_of
 from bridge.engine.ownership.services import Services
-from bridge.engine.peers import Peers, WaitingHere, bridges
+from bridge.engine.peers import HELD, Peers, WaitingHere
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sessions.accepting import Accepting
 from bridge.model import entity as model
 from bridge.model.counts import Counts
 from bridge.model.errors import ServerBusy, ServiceBusError
-from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
-from bridge.topology.shards import active_queues, message_queues
 
 COUNT_S = 5.0
-"""The longest wait for RabbitMQ and the other bridges. Then, or when a bridge does not answer, an
-entity has its last counts; one that was never counted has the counts that are known by then."""
+"""The longest wait for RabbitMQ and the other bridges. Then, or when one of them does not answer,
+the last counts of an entity are told as old ones; before the first, RabbitMQ's own figures."""
+
+FIGURES_S = 5.0
+"""How long a list of all queues' figures is used: RabbitMQ itself has new ones every 5 s. A list of
+5,000 queues costs it 0.7 s of processor time."""
+
+FIGURES_WAIT_S = 0.5
+"""How long a new list is waited for where there is an older one."""
+
+REMEMBERED = 10_000
+"""Entities whose last counts are kept."""
+
+NOT_LED = -1
+"""The count of scheduled messages of an entity that a bridge does not lead."""
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +61,7 @@ class Counting:
     """Counts the messages of entities, and names scheduled ones.
 
     Args:
+        bridges: lists the running bridges.
         of_clients: returns the counts of an entity's messages that the library's clients hold:
             active messages, and dead letters.
         scheduled: returns the count of an entity's scheduled messages, or `None` when this process
@@ -58,6 +74,7 @@ class Counting:
         services: Services,
         *,
         management: Management,
+        bridges: Bridges,
         receiving: Receiving,
         deferral: Deferral,
         sessions: Accepting,
@@ -67,8 +84,8 @@ class Counting:
         waiting_here: WaitingHere,
     ) -> None:
         self._connections = services.connections
-        self._locks = services.locks
         self._management = management
+        self._bridges = bridges
         self._receiving = receiving
         self._deferral = deferral
         self._sessions = sessions
@@ -76,20 +93,39 @@ class Counting:
         self._of_clients = of_clients
         self._scheduled = scheduled
         self._waiting_here = waiting_here
-        self._last: dict[str, Counts] = {}
+        self._last: dict[str, _Known] = {}
+        self._counting: Shared[model.Entity, None] = Shared(self._count_all)
+        self._figures: Shared[None, Mapping[str, Figures]] = Shared(self._list_figures)
+        self._listed: Mapping[str, Figures] | None = None
+        self._listed_s = float("-inf")
 
     async def counts(self, entities: Sequence[model.Entity]) -> list[Counts]:
-        """Return the counts of each entity; after `COUNT_S` the last known ones, or zeros.
+        """Return the counts of each entity; those that are not known now are the last, and old.
 
         Raises:
+            ServerBusy: nothing is known of an entity, as RabbitMQ or a bridge gives no answer.
             BrokerError: RabbitMQ refuses to answer.
         """
+        if not entities:
+            return []
+        asked_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(COUNT_S):
-                await self._count_all(entities)
+                await self._counting.of(entities)
         except TimeoutError:
             log.warning("counts.late entities=%d", len(entities))
-        return [self._last.get(_key(each), Counts()) for each in entities]
+        found = [self._told(each, asked_s) for each in entities]
+        if old := [each.path for each, told in zip(entities, found, strict=True) if told.is_old]:
+            log.warning("counts.old entities=%d first=%s", len(old), old[0])
+        return found
+
+    def _told(self, entity: model.Entity, asked_s: float) -> Counts:
+        known = self._known(entity)
+        if known is None:
+            raise ServerBusy(texts.uncounted(entity.path))
+        if known.asked_s is not None and known.asked_s >= asked_s:
+            return known.counts
+        return replace(known.counts, is_old=True)
 
     def held(self, paths: Sequence[str]) -> list[int]:
         """Return three counts an entity: held active messages, dead letters and deferred messages.
@@ -97,6 +133,11 @@ class Counting:
         They are of this process, and of the library's clients that report to it.
         """
         return [count for path in paths for count in self._held(path)]
+
+    def scheduled(self, paths: Sequence[str]) -> list[int]:
+        """Return the number of scheduled messages of each entity; `NOT_LED` if not led here."""
+        found = map(self._scheduled, paths)
+        return [NOT_LED if each is None else each for each in found]
 
     def _held(self, path: str) -> tuple[int, int, int]:
         active, dead = self._of_clients(path)
@@ -106,23 +147,116 @@ class Counting:
             self._deferral.held(path),
         )
 
-    async def _count_all(self, entities: Sequence[model.Entity]) -> None:
+    async def _count_all(self, asked: Sequence[model.Entity]) -> None:
+        """Count entities, and keep what is known of them within `COUNT_S`."""
+        asked_s = asyncio.get_running_loop().time()
+        entities = list({_key(each): each for each in asked}.values())
+        answers = Answers(ReadyCounts(self._connections))
         try:
-            held = await self.held_anywhere([each.path for each in entities])
+            async with asyncio.timeout_at(asked_s + COUNT_S):
+                await self._ask_all(answers, entities)
+        except TimeoutError:
+            log.warning("counts.unanswered entities=%d error=no answer in time", len(entities))
+        for entity in entities:
+            self._note(entity, answers, asked_s)
+
+    async def _ask_all(self, answers: Answers, entities: Sequence[model.Entity]) -> None:
+        """Ask RabbitMQ and all other bridges; each question is for all entities."""
+        holding = [each for each in entities if not isinstance(each, model.Topic)]
+        deferred, others = await asyncio.gather(
+            self._deferred_queues(holding), self._bridges.others()
+        )
+        answers.missing = {name for name in map(deferred_queue, holding) if name not in deferred}
+        queues = [name for each in holding for name in queues_of(each)]
+        await asyncio.gather(
+            answers.ready.ask(name for name in queues if name not in answers.missing),
+            self._ask_bridges(answers, entities, others),
+            self._ask_figures(answers, entities),
+        )
+
+    async def _deferred_queues(self, entities: Sequence[model.Entity]) -> Collection[str]:
+        """Return the queues for deferred messages that exist: most entities have none."""
+        if len(entities) > SINGLE_MAX:
+            return set(await self._management.queues_ending(names.DEFERRED_SUFFIX))
+        return await self._management.queue_figures(list(map(deferred_queue, entities)))
+
+    async def _ask_figures(self, answers: Answers, entities: Sequence[model.Entity]) -> None:
+        queues = [name for each in entities for name in queues_of(each)]
+        there = [each for each in queues if each not in answers.missing]
+        if len(there) <= SINGLE_MAX:
+            answers.figures = await self._management.queue_figures(there)
+            return
+        answers.figures = self._listed
+        try:
+            async with asyncio.timeout(None if self._listed is None else FIGURES_WAIT_S):
+                answers.figures = await self._figures.of()
+        except TimeoutError:
+            log.info("counts.sizes_old entities=%d", len(entities))
+
+    async def _list_figures(self, asked: list[None]) -> Mapping[str, Figures]:
+        """Return the figures of all queues; they are read again after `FIGURES_S`."""
+        loop = asyncio.get_running_loop()
+        if self._listed is None or loop.time() - self._listed_s > FIGURES_S:
+            begin_s = loop.time()
+            self._listed = await self._management.queue_figures()
+            self._listed_s = begin_s
+        return self._listed
+
+    async def _ask_bridges(
+        self, answers: Answers, entities: Sequence[model.Entity], others: Sequence[bytes]
+    ) -> None:
+        paths = [each.path for each in entities]
+        try:
+            told = await asyncio.gather(*(self._ask(each, paths) for each in others))
         except ServiceBusError as error:
-            log.warning("counts.unanswered error=%s", error)
-            entities = [each for each in entities if _key(each) not in self._last]
-            held = self.held([each.path for each in entities])
-        sizes = await self._management.queue_bytes([name for e in entities for name in _queues(e)])
-        with contextlib.closing(ReadyCounts(self._connections, sizes)) as ready:
-            for at, entity in enumerate(entities):
-                size_bytes = sum(sizes.get(name, 0) for name in _queues(entity))
-                try:
-                    counts = await self._count(ready, entity, *held[3 * at : 3 * at + 3])
-                except BrokerSilent as error:
-                    log.warning("counts.unknown entity=%s error=%s", entity.path, error)
-                else:
-                    self._last[_key(entity)] = replace(counts, size_bytes=size_bytes)
+            log.warning("counts.unanswered entities=%d error=%s", len(paths), error)
+            return
+        told.append((self.held(paths), self.scheduled(paths)))
+        sums = _sums([held for held, _ in told], len(paths) * HELD)
+        for at, path in enumerate(paths):
+            answers.held[path] = sums[HELD * at : HELD * at + HELD]
+            if found := [count for _, led in told for count in led[at : at + 1] if count >= 0]:
+                answers.scheduled[path] = max(found)
+        fronts = [each.path for each in entities if not isinstance(each, model.Subscription)]
+        if unled := [path for path in fronts if path not in answers.scheduled]:
+            await self._ask_buckets(answers, unled)
+
+    async def _ask_buckets(self, answers: Answers, paths: Sequence[str]) -> None:
+        """Count the scheduled messages of entities that no bridge leads."""
+        prefixes = tuple(map(names.bucket_prefix, paths))
+        buckets = [
+            each for each in await self._management.queue_names() if each.startswith(prefixes)
+        ]
+        ready = ReadyCounts(self._connections)
+        await ready.ask(buckets)
+        for path, prefix in zip(paths, prefixes, strict=True):
+            own = [each for each in buckets if each.startswith(prefix)]
+            if ready.known.keys() >= set(own):
+                answers.scheduled[path] = sum(map(ready.of, own))
+
+    def _note(self, entity: model.Entity, answers: Answers, asked_s: float) -> None:
+        """Keep an entity's counts; if they are not known, and never were, RabbitMQ's figures."""
+        last = self._known(entity)
+        try:
+            counts = answers.counts(entity)
+        except BrokerSilent as error:
+            log.info("counts.unknown entity=%s error=%s", entity.path, error)
+            if last is not None and last.asked_s is not None:
+                return
+            try:
+                known = _Known(entity.incarnation, answers.by_figures(entity), None)
+            except BrokerSilent:
+                return
+        else:
+            known = _Known(entity.incarnation, counts, asked_s)
+        self._last.pop(_key(entity), None)
+        self._last[_key(entity)] = known
+        if len(self._last) > REMEMBERED:
+            del self._last[next(iter(self._last))]
+
+    def _known(self, entity: model.Entity) -> _Known | None:
+        last = self._last.get(_key(entity))
+        return last if last is not None and last.incarnation == entity.incarnation else None
 
     async def held_anywhere(self, paths: Sequence[str]) -> list[int]:
         """Return the sums of all bridges' `held`.
@@ -130,10 +264,10 @@ class Counting:
         Raises:
             ServiceBusError: a running bridge gives no answer.
         """
-        answers = await asyncio.gather(*(self._ask(each, paths) for each in await self._others()))
-        own = self.held(paths)
-        told = [answer for answer in answers if len(answer) == len(own)]
-        return [sum(counts) for counts in zip(own, *told, strict=True)]
+        told = await asyncio.gather(
+            *(self._ask(each, paths) for each in await self._bridges.others())
+        )
+        return _sums([*(held for held, _ in told), self.held(paths)], len(paths) * HELD)
 
     async def waiting(self, path: str, start: int, count: int) -> list[int]:
         """Return the lowest numbers of an entity's scheduled messages, from `start` on.
@@ -143,63 +277,42 @@ class Counting:
         known = self._waiting_here(path, start, count)
         if known is not None:
             return known
-        asks = (self._peers.waiting(each, path, start, count) for each in await self._others())
+        asks = (
+            self._peers.waiting(each, path, start, count) for each in await self._bridges.others()
+        )
         answers = await asyncio.gather(*asks)
         return sorted({number for answer in answers for number in answer})[:count]
 
-    async def _others(self) -> list[bytes]:
-        """Return the names of the other bridges."""
-        return [each for each in await bridges(self._management) if each != self._locks.instance]
-
-    async def _ask(self, bridge: bytes, paths: Sequence[str]) -> list[int]:
+    async def _ask(self, bridge: bytes, paths: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Return what a bridge says of entities: `held` and `scheduled`; nothing if it is gone."""
         try:
-            return await self._peers.held(bridge, paths)
+            return await self._peers.counts(bridge, paths)
         except ServerBusy as error:
             if isinstance(error.__cause__, PublishRefused):
-                return []  # its queue is dead with its node, and its messages are returned
+                return [], []  # its queue is dead with its node, and its messages are returned
             raise
         except BrokerError as error:
             raise ServerBusy(texts.busy(error)) from error
 
-    async def _count(
-        self,
-        ready: ReadyCounts,
-        entity: model.Entity,
-        held: int,
-        held_dead: int,
-        held_deferred: int,
-    ) -> Counts:
-        path = entity.path
-        if isinstance(entity, model.Topic):
-            return Counts(scheduled=await self._waiting(path))
-        is_queue = isinstance(entity, model.Queue)
-        # Without a leader one ready message is the ownership token (`sidecar.ownership_token`).
-        arrived = max(await ready.of(names.inbox(path)) - 1, 0) if is_queue else 0
-        active = [await ready.of(queue) for queue in active_queues(entity)]
-        there = sum(active) + held + arrived
-        is_source = bool(target_of(entity))
-        return Counts(
-            active=0 if is_source else there,
-            transfer=there if is_source else 0,
-            dead_letter=await ready.of(names.dead_letter_queue(path)) + held_dead,
-            scheduled=await self._waiting(path) if is_queue else 0,
-            deferred=await ready.of(names.deferred_queue(path)) + held_deferred,
-        )
 
-    async def _waiting(self, path: str) -> int:
-        known = self._scheduled(path)
-        if known is not None:
-            return known
-        buckets = await self._management.queues_below(names.bucket_prefix(path))
-        with contextlib.closing(ReadyCounts(self._connections)) as ready:
-            return sum([await ready.of(bucket) for bucket in buckets])
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The last counts of an entity.
+
+    Attributes:
+        asked_s: when they were asked for; `None`: they are RabbitMQ's own figures, and are old.
+    """
+
+    incarnation: str
+    counts: Counts
+    asked_s: float | None
 
 
 def _key(entity: model.Entity) -> str:
     return entity.path.lower()
 
 
-def _queues(entity: model.Entity) -> list[str]:
-    """Return the names of all queues that may have messages of an entity, without its buckets."""
-    found = message_queues(entity)
-    return [*found, names.inbox(entity.path)] if isinstance(entity, model.Queue) else found
+def _sums(told: Iterable[Sequence[int]], count: int) -> list[int]:
+    """Return the sums of equally long answers; those of gone bridges are empty."""
+    whole = [each for each in told if len(each) == count]
+    return [sum(counts) for counts in zip(*whole, strict=True)]

@@ -42,6 +42,7 @@ from bridge.engine.api import (
     SessionReceiver,
     Undeliverable,
 )
+from bridge.engine.bridges import Bridges
 from bridge.engine.browse.browsing import Browsing
 from bridge.engine.browse.settlements import Settlements
 from bridge.engine.clients import Clients
@@ -53,7 +54,7 @@ from bridge.engine.deferral.receiving import DeferredReceiving
 from bridge.engine.forwarding.forwarder import Forwarder
 from bridge.engine.forwarding.forwarding import Forwarding
 from bridge.engine.ownership.services import Services
-from bridge.engine.peers import Peers, WaitingHere, bridges
+from bridge.engine.peers import Peers, WaitingHere
 from bridge.engine.poison import Poison
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.deletion import PORTION, Deletion
@@ -162,6 +163,7 @@ class RabbitNamespace:
         self._sending = Sending(services)
         self._deferral = Deferral(services)
         self._settling = Settling(services, self._deferral.defer)
+        bridges = Bridges(management, self._locks)
         self._sessions = Accepting(
             services,
             on_undeliverable=self._on_undeliverable,
@@ -169,7 +171,7 @@ class RabbitNamespace:
             deferred=DeferredLocks(self.settle, self.renew_locks),
             capabilities=lambda: self.capabilities,
             consumes_once=lambda: self._is_clustered and not self.capabilities.nack_counts,
-            bridges=partial(bridges, management),
+            bridges=bridges,
         )
         self._clients = Clients(
             self,
@@ -183,6 +185,7 @@ class RabbitNamespace:
             self._settling.renew,
             self._deferral.show,
             lambda paths: self.counting.held(paths),
+            lambda paths: self.counting.scheduled(paths),
             lambda paths: self._usage.answer(paths, self.directory.find),
             self._sessions.carry_out,
             waiting,
@@ -199,11 +202,12 @@ class RabbitNamespace:
             clock,
         )
         self.disposal = Disposal(
-            lambda: self.administration, management, self._connections, self._sending, self._peers
+            lambda: self.administration, bridges, self._connections, self._sending, self._peers
         )
         self.counting = Counting(
             services,
             management=management,
+            bridges=bridges,
             receiving=self._receiving,
             deferral=self._deferral,
             sessions=self._sessions,

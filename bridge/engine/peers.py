@@ -17,7 +17,6 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError, Unroutable
-from bridge.broker.management.api import Management
 from bridge.engine import texts
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition, Release
 from bridge.engine.clients import CLIENT
@@ -64,6 +63,9 @@ WaitingHere = Callable[[str, int, int], list[int] | None]
 """Returns the numbers of an entity's scheduled messages, from a number on, up to a count; `None`:
 this process does not lead the entity."""
 
+HELD = 3
+"""The numbers of an entity in `Counting.held`."""
+
 SESSIONS = "session-"
 """The prefix of `do` in questions between bridges about sessions."""
 
@@ -76,6 +78,7 @@ class Peers:
         renew: renews locks of this process.
         show: returns the encoded message of a lock of this process.
         held: counts the messages of entities that this process holds (`Counting.held`).
+        scheduled: counts the scheduled messages of the entities that this process leads.
         used: returns the last use of entities, and whether they are refused (`Usage.answer`).
         of_sessions: carries out a request about sessions; returns the reply.
         waiting_here: returns the numbers of scheduled messages of an entity that is led here.
@@ -90,6 +93,7 @@ class Peers:
         renew: Renew,
         show: Show,
         held: Held,
+        scheduled: Held,
         used: Held,
         of_sessions: OfSessions,
         waiting_here: WaitingHere,
@@ -101,6 +105,7 @@ class Peers:
         self._renew = renew
         self._show = show
         self._held = held
+        self._scheduled = scheduled
         self._of_sessions = of_sessions
         self._used = used
         self._waiting_here = waiting_here
@@ -166,9 +171,17 @@ class Peers:
         """Return the encoded message of another bridge's lock (`settlement.showing`)."""
         return (await self._ask(token, _question("show", path, token))).content
 
-    async def held(self, bridge: bytes, paths: Sequence[str]) -> list[int]:
-        """Return a bridge's counts of held messages (`Counting.held`); of a gone bridge, none."""
-        return await self._numbers(bridge, {"do": text("count"), "path": text("\n".join(paths))})
+    async def counts(self, bridge: bytes, paths: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Return a bridge's counts of held messages and of scheduled ones; of a gone bridge, none.
+
+        Returns:
+            What `Counting.held` and `Counting.scheduled` return there; the second is empty for a
+            bridge of an earlier version.
+        """
+        asked = {"path": text("\n".join(paths)), "scheduled": ("t", True)}
+        numbers = await self._numbers(bridge, {"do": text("count"), **asked})
+        held = len(numbers) - len(paths) if len(numbers) > HELD * len(paths) else len(numbers)
+        return numbers[:held], numbers[held:]
 
     async def waiting(self, bridge: bytes, path: str, start: int, count: int) -> list[int]:
         """Return the numbers of an entity's scheduled messages, if the bridge leads the entity."""
@@ -256,9 +269,12 @@ class Peers:
                     f"exchange {names.ADMINISTRATION}, and asks there."
                 )
             return encode_found(encode_response(await self._administer(decode_request(question))))
-        if what in ("count", "used"):
-            counted = self._held if what == "count" else self._used
-            return encode_done(counted(_string(question, "path").split("\n")))
+        if what == "count":
+            paths = _string(question, "path").split("\n")
+            scheduled = self._scheduled(paths) if "scheduled" in question else []
+            return encode_done([*self._held(paths), *scheduled])
+        if what == "used":
+            return encode_done(self._used(_string(question, "path").split("\n")))
         if what.startswith(SESSIONS):
             return await self._of_sessions(what, question)
         if what.startswith(CLIENT):
@@ -275,11 +291,6 @@ class Peers:
             return encode_found(self._show(token))
         await self._settle(path, token, _disposition(what, question))
         return encode_done(())
-
-
-async def bridges(management: Management) -> list[bytes]:
-    """Return the names of all running bridges."""
-    return [names.instance_of(each) for each in await management.queues_below(names.BRIDGE_QUEUES)]
 
 
 def _question(what: str, path: EntityPath, token: UUID) -> Table:

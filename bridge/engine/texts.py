@@ -124,6 +124,14 @@ def unknown(reason: object) -> str:
     )
 
 
+def uncounted(entity: str) -> str:
+    """Return the text: how many messages an entity has is not known."""
+    return busy(
+        f"how many messages {entity!r} has is not known: RabbitMQ, or another bridge, does not "
+        "answer; the bridge's log says which"
+    )
+
+
 def session_cannot_be_locked(session_id: str) -> str:
     """Return the text: another receiver may hold the session."""
     return (

@@ -14,7 +14,8 @@ class Counts:
         deferred: deferred messages, of the entity and of its dead-letter queue.
         transfer: on their way to the entity that they are forwarded to.
         transfer_dead_letter: 0: a message that cannot be forwarded is a dead letter.
-        size_bytes: of all messages, as RabbitMQ knows it; seconds old.
+        size_bytes: of all messages, as RabbitMQ knows it; seconds old. `None`: it is not known yet.
+        is_old: they are no longer true, perhaps: there is no answer now.
     """
 
     active: int = 0
@@ -23,7 +24,8 @@ class Counts:
     deferred: int = 0
     transfer: int = 0
     transfer_dead_letter: int = 0
-    size_bytes: int = 0
+    size_bytes: int | None = 0
+    is_old: bool = False
 
     @property
     def total(self) -> int:

@@ -8,8 +8,8 @@ entity is gone.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+from itertools import chain
 
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
@@ -126,22 +126,26 @@ class JournalWatch:
         return await self._needed_entries(leader) * average
 
     async def _needed_entries(self, leader: Leader) -> int:
-        with contextlib.closing(ReadyCounts(self._sidecar.pool.route(leader.name))) as counts:
-            return await self._count_needed(leader, counts)
-
-    async def _count_needed(self, leader: Leader, counts: ReadyCounts) -> int:
+        counts = ReadyCounts(self._sidecar.pool.route(leader.name))
         topic = leader.entity
         if not isinstance(topic, Topic):
-            return sum([await counts.of(queue) for queue in active_queues(topic)])
+            queues = active_queues(topic)
+            await counts.ask(queues)
+            return sum(map(counts.of, queues))
         memory = leader.sequencer.memory
+        left_out = dict(memory.left_out)
+        queues_of = {
+            short_id(incarnation_of(each)): active_queues(each) for each in topic.subscriptions
+        }
+        asked = (queues for short, queues in queues_of.items() if short not in left_out)
+        await counts.ask(chain.from_iterable(asked))
         ready: dict[bytes, int] = {}
-        for each in topic.subscriptions:
-            short = short_id(incarnation_of(each))
-            missed = memory.left_out.get(short)
+        for short, queues in queues_of.items():
+            missed = left_out.get(short)
             if missed is not None:
                 ready[short] = memory.subscriptions.get(short, 0) - missed.number + 1
             else:
-                ready[short] = sum([await counts.of(queue) for queue in active_queues(each)])
+                ready[short] = sum(map(counts.of, queues))
         return needed_entries(memory.subscriptions, sum(memory.counters), ready)
 
     async def _remove_stale(self, watched: set[str]) -> None:

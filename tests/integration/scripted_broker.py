@@ -27,12 +27,17 @@ CAPABILITIES = "publisher_confirms", "basic.nack", "consumer_cancel_notify", "co
 
 
 class Peer:
-    """One client, as the script sees it."""
+    """One client, as the script sees it.
+
+    Attributes:
+        channel: the channel of the frame that was read last.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self.writer = writer
         self._buffer = b""
+        self.channel = 0
 
     def send(self, frame: Any, channel: int = 1) -> None:
         """Write a frame."""
@@ -49,8 +54,9 @@ class Peer:
         """Read a frame that is no heartbeat."""
         while True:
             with contextlib.suppress(pamqp.exceptions.UnmarshalingException):
-                size, _, frame = pamqp.frame.unmarshal(self._buffer)
+                size, channel, frame = pamqp.frame.unmarshal(self._buffer)
                 if size:
+                    self.channel = channel
                     self._buffer = self._buffer[size:]
                     if not isinstance(frame, pamqp.heartbeat.Heartbeat):
                         return frame

@@ -11,7 +11,6 @@ import pytest_asyncio
 
 from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.errors import BrokerError
-from bridge.engine.peers import bridges
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
@@ -62,7 +61,7 @@ async def test_others_keep_their_locks_and_the_bridge_its_name(
     await door.send("locked")
     client = door.client()
     [locked] = await client.receive()
-    before = await bridges(door.management)
+    before = await door.namespace.disposal.bridges()
     with crashing(own_broker):
         failing = [
             asyncio.create_task(administration.create(model.Queue(name=f"new{number}")))
@@ -73,7 +72,7 @@ async def test_others_keep_their_locks_and_the_bridge_its_name(
         async with asyncio.timeout(WAIT_S):
             failures = await asyncio.gather(*failing, return_exceptions=True)
     assert all(isinstance(each, BrokerError | ServiceBusError) for each in failures), failures
-    assert await bridges(door.management) == before
+    assert await door.namespace.disposal.bridges() == before
     assert not namespace.state.reasons
     await door.complete(locked)
     assert not [each for each in caplog.messages if "session.unseen" in each]

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import ManagementRefused
@@ -19,10 +19,23 @@ from bridge.topology.resources import Policy, Value
 
 _Rows = list[dict[str, Any]]
 
-_SIZES = "name", "message_bytes"
 
-_SINGLE_MAX = 12
+_WITHOUT_FIGURES = {"disable_stats": "true"}
+
+SINGLE_MAX = 12
 """Maximum number of queues that are read one by one; more are read as one list of all queues."""
+
+
+class Figures(NamedTuple):
+    """RabbitMQ's figures of a queue.
+
+    Attributes:
+        messages: ready and unacked messages; `None` when RabbitMQ has no figure.
+        bytes: the size of these messages, 0 likewise.
+    """
+
+    messages: int | None
+    bytes: int
 
 
 class Management:
@@ -124,18 +137,29 @@ class Management:
         )
         return row
 
-    async def queue_bytes(self, names: Sequence[str]) -> dict[str, int]:
-        """Return the bytes of messages in each of some queues; the figures are seconds old.
+    async def queue_figures(self, names: Sequence[str] | None = None) -> dict[str, Figures]:
+        """Return the figures of some queues, of all by default; they are seconds old.
 
         A queue that does not exist is left out.
         """
         rows: Sequence[dict[str, Any] | None]
-        if len(names) > _SINGLE_MAX:
-            wanted = set(names)
-            rows = [row for row in await self.queues(_SIZES) if row["name"] in wanted]
+        if names is None or len(names) > SINGLE_MAX:
+            wanted = None if names is None else set(names)
+            found = await self.queues(("name", "messages", "message_bytes"))
+            rows = [row for row in found if wanted is None or row["name"] in wanted]
         else:
             rows = await asyncio.gather(*map(self.queue, names))
-        return {row["name"]: row.get("message_bytes") or 0 for row in rows if row is not None}
+        return {
+            row["name"]: Figures(row.get("messages"), row.get("message_bytes") or 0)
+            for row in rows
+            if row is not None
+        }
+
+    async def queue_names(self) -> list[str]:
+        """Return the names of all queues and streams of the virtual host."""
+        query = {"columns": "name", **_WITHOUT_FIGURES}
+        rows: _Rows = await self._http.request("GET", "queues", self.vhost, query=query)
+        return [row["name"] for row in rows]
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue, also one that AMQP can no longer delete."""
@@ -159,12 +183,21 @@ class Management:
 
     async def queues_below(self, prefix: str) -> list[str]:
         """Return the names of the queues whose names begin with a prefix."""
+        return [each for each in await self._named(prefix) if each.startswith(prefix)]
+
+    async def queues_ending(self, suffix: str) -> list[str]:
+        """Return the names of the queues whose names end with a suffix."""
+        return [each for each in await self._named(suffix) if each.endswith(suffix)]
+
+    async def _named(self, part: str) -> list[str]:
+        """Return the names of the queues that have a part, in any case."""
         found: list[str] = []
         page, pages = 1, 1
         while page <= pages:
-            query = {"name": prefix, "page": str(page), "page_size": "500", "columns": "name"}
+            query = {"name": part, "page": str(page), "page_size": "500", "columns": "name"}
+            query |= _WITHOUT_FIGURES
             shown = await self._http.request("GET", "queues", self.vhost, query=query)
-            found += [row["name"] for row in shown["items"] if row["name"].startswith(prefix)]
+            found += [row["name"] for row in shown["items"]]
             pages, page = shown["page_count"], page + 1
         return found
 

@@ -16,7 +16,6 @@ from bridge.client.core.wire import Channel, Wire
 from bridge.client.exceptions import ServiceBusError
 from bridge.machine.credit.clustered_gets import ClusteredGets
 from bridge.machine.credit.gets import Gets
-from bridge.machine.credit.returns import Returns
 from bridge.machine.credit.strategy import Strategy
 from bridge.machine.credit.windows import Windows
 from bridge.topology.description import Described
@@ -68,28 +67,19 @@ class Channels:
         self._idle: list[Channel] = []
         self._used: dict[Channel, int] = {}
         self._life = 0
-        self._returns = Returns(self._barrier, _is_open, on_ready)
+        self._returning = 0
+        self._on_ready = on_ready
 
     @property
     def can_fetch(self) -> bool:
         """Whether a fetch may begin."""
-        return not self._returns.is_under_way
+        return not self._returning
 
-    def give_back(self, channel: Channel, write: Callable[[], None]) -> None:
-        """Return a message by `write`, behind what other channels return."""
+    def returned(self, channel: Channel) -> None:
+        """Note a return: no fetch begins on another channel before RabbitMQ has carried it out."""
         if self._limits.is_apart:
-            self.hold(channel)
-            self._returns.add(channel, write)
-        else:
-            write()
-
-    def cancelled(self, channel: Channel) -> None:
-        """Note that RabbitMQ returns what was on its way to a cancelled consumer."""
-        self.give_back(channel, _nothing)
-
-    def finish(self) -> None:
-        """Write at once what waits to go back: `close` follows."""
-        self._returns.finish()
+            self._returning += 1
+            channel.barrier(partial(self._on_returned, self._life))
 
     def main(self) -> Channel:
         """Return the shared channel, which also does the looks.
@@ -141,16 +131,14 @@ class Channels:
         for channel in (*main, *self._idle, *self._used):
             channel.close()
         self._main = None
-        self._returns.lose()
+        self._returning = 0
         self._idle.clear()
         self._used.clear()
 
-    def _barrier(self, channel: Channel, then: Callable[[], None]) -> None:
-        def passed() -> None:
-            self.let_go(channel)
-            then()
-
-        channel.barrier(passed)
+    def _on_returned(self, life: int) -> None:
+        if life == self._life:
+            self._returning -= 1
+            self._on_ready()
 
     def _open(self) -> Channel:
         return self._wire.open(partial(self._on_closed, self._life))
@@ -160,11 +148,3 @@ class Channels:
             return
         self.close()
         self._on_lost(error)
-
-
-def _is_open(channel: Channel) -> bool:
-    return not channel.is_closed
-
-
-def _nothing() -> None:
-    """RabbitMQ itself returns the messages."""

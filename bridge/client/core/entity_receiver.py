@@ -209,7 +209,6 @@ class EntityReceiver:
             if pull.deletes:
                 pull.got.clear()  # no word of the caller can settle them any more
             self._finish(pull)
-        self._channels.finish()
         self._channels.close()
         self._locks.close()
         if self._timer is not None:

@@ -79,11 +79,9 @@ class Fetching:
         if life != self._life:
             return
         channel = self._windows.pop(fetch, None)
-        may_return = self._credit.closed(fetch)
         if channel is not None:
-            if may_return and not channel.is_closed:
-                self._channels.cancelled(channel)
             self._channels.let_go(channel)
+        self._credit.closed(fetch)
         self._on_change()
 
     def _on_got(self, life: int, fetch: int, channel: Channel, found: Delivery | None) -> None:

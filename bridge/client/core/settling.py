@@ -201,8 +201,8 @@ class Settling:
         if held.channel.is_closed:
             return
         self._before_settling(held.fetch)
-        write = held.channel.reject if is_counted else held.channel.nack
-        self._channels.give_back(held.channel, partial(write, held.tag))
+        (held.channel.reject if is_counted else held.channel.nack)(held.tag)
+        self._channels.returned(held.channel)
         self._channels.let_go(held.channel)
 
     def _before_settling(self, fetch: int) -> None:

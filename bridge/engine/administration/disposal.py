@@ -20,10 +20,10 @@ from dataclasses import replace
 from bridge.broker import failpoint
 from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError, NotFound
-from bridge.broker.management.api import Management
 from bridge.broker.ready_counts import queue_state
 from bridge.engine.administration.changes import Administration
-from bridge.engine.peers import Peers, bridges
+from bridge.engine.bridges import Bridges
+from bridge.engine.peers import Peers
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.requests import Sending
 from bridge.model import entity as model
@@ -52,20 +52,20 @@ class Disposal:
     def __init__(
         self,
         administration: Callable[[], Administration],
-        management: Management,
+        bridges: Bridges,
         connections: ConsumerConnections,
         sending: Sending,
         peers: Peers,
     ) -> None:
         self._administration = administration
-        self._management = management
+        self._bridges = bridges
         self._connections = connections
         self._sending = sending
         self._peers = peers
 
     async def bridges(self) -> list[bytes]:
         """Return the names of all running bridges."""
-        return await bridges(self._management)
+        return await self._bridges()
 
     async def ages_ms(self, paths: Sequence[str]) -> list[list[tuple[int, bool]] | None]:
         """Ask every bridge when its clients used entities last.

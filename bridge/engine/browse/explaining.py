@@ -13,7 +13,6 @@ view has, asks the owner of their queue which are there.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
@@ -178,17 +177,18 @@ class Explaining:
     async def _count(self, last: int) -> _Counts:
         entity = self._view.entity
         path = entity.path
-        with contextlib.closing(ReadyCounts(self._connections)) as counts:
-            active = sum([await counts.of(queue) for queue in active_queues(entity)])
-            dead = await counts.of(names.dead_letter_queue(path))
+        counts = ReadyCounts(self._connections)
+        queues, dead_letters = active_queues(entity), names.dead_letter_queue(path)
+        await counts.ask([*queues, dead_letters])
+        active, dead = sum(map(counts.of, queues)), counts.of(dead_letters)
         held, held_dead, _ = await self._held(path)
         return _Counts(active + held, dead + held_dead, last)
 
     async def _count_deferred(self) -> int:
         path = self._view.entity.path
-        with contextlib.closing(ReadyCounts(self._connections)) as counts:
-            ready = await counts.of(names.deferred_queue(path))
-        return ready + (await self._held(path))[2]
+        counts = ReadyCounts(self._connections)
+        await counts.ask([names.deferred_queue(path)])
+        return counts.of(names.deferred_queue(path)) + (await self._held(path))[2]
 
     async def _margin(self, before: _Counts) -> int:
         """Return how many more messages than counted may exist; 0 when no count changes."""

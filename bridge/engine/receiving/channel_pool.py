@@ -23,7 +23,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -31,7 +30,6 @@ from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.pool import Route
 from bridge.broker.errors import BrokerError, NotFound
-from bridge.machine.credit.returns import Returns
 
 REOPEN_S = 0.5
 """The time between two attempts to open a channel."""
@@ -98,9 +96,9 @@ class ChannelPool:
         self._supervisor = supervisor
         self._on_lost = on_lost
         self._on_ready = on_ready
-        self._own: dict[Channel, None] = {}  # in the order of their consumers
+        self._own: set[Channel] = set()
         self._idle: list[Channel] = []
-        self._returns = Returns(_barrier, _is_open, on_ready)
+        self._returning = 0
         self._opening: asyncio.Task[None] | None = None
         self._is_closing = False
 
@@ -110,7 +108,7 @@ class ChannelPool:
     @property
     def can_fetch(self) -> bool:
         """Whether a consumer may begin: connected, and no message is on its way back."""
-        return self.main is not None and not self._returns.is_under_way
+        return self.main is not None and not self._returning
 
     @property
     def has_own(self) -> bool:
@@ -133,10 +131,7 @@ class ChannelPool:
         """Return the channel of the next consumer."""
         assert self.main is not None
         if self._idle:
-            channel = self._idle.pop()
-            del self._own[channel]
-            self._own[channel] = None
-            return channel
+            return self._idle.pop()
         if len(self._own) >= self._limits.own_max:
             return self.main
         try:
@@ -144,7 +139,7 @@ class ChannelPool:
         except BrokerError:
             return self.main
         channel.on_closed = self._on_closed
-        self._own[channel] = None
+        self._own.add(channel)
         return channel
 
     def retire(self, channel: Channel) -> None:
@@ -156,20 +151,15 @@ class ChannelPool:
         else:
             self._free(channel)
 
-    def give_back(self, channel: Channel, write: Callable[[], None]) -> None:
-        """Return a message by `write`, behind what other channels return.
+    def returned(self, channel: Channel) -> None:
+        """Note a return on a channel.
 
         With channels of one consumer each, `can_fetch` is false until RabbitMQ has handled the
         return: newer messages on another channel would overtake the message.
         """
         if self._own:
-            self._returns.add(channel, write)
-        else:
-            write()
-
-    def cancelled(self, channel: Channel) -> None:
-        """Note that RabbitMQ returns what was on its way to a cancelled consumer."""
-        self.give_back(channel, _nothing)
+            self._returning += 1
+            channel.barrier().add_done_callback(self._on_returned)
 
     def give_up(self) -> None:
         """End all channels and open a new one: the queue was deleted and made again."""
@@ -177,19 +167,14 @@ class ChannelPool:
             self._on_closed(NotFound(text="the queue was made anew"))
 
     async def close(self) -> None:
-        """Close all channels, one after the other: RabbitMQ takes back their unacked messages.
-
-        At an end of several together it would take them back in any order.
-        """
+        """Close all channels: RabbitMQ takes back their unacked messages."""
         self._is_closing = True
         if self._opening is not None:
             self._opening.cancel()
-        self._returns.finish()
         for channel in self._own:
             channel.on_closed = channel.consumers.on_settled = None
-        for channel in list(self._own):
-            with suppress(BrokerError):
-                await channel.close()
+        closing = [channel.close() for channel in self._own]
+        await asyncio.gather(*closing, return_exceptions=True)
         if self.main is not None:
             await self.main.close()
 
@@ -214,7 +199,6 @@ class ChannelPool:
         self.main = None
         self._own.clear()
         self._idle.clear()
-        self._returns.lose()
         for channel in lost:
             channel.on_closed = channel.consumers.on_settled = None
             channel.abandon()
@@ -224,23 +208,15 @@ class ChannelPool:
             self.open_soon(REOPEN_S)
         self._on_ready()
 
+    def _on_returned(self, barrier: asyncio.Future[None]) -> None:
+        self._returning -= 1
+        self._on_ready()
+
     def _free(self, channel: Channel) -> None:
         channel.consumers.on_settled = None
         if len(self._idle) < self._limits.idle_max:
             self._idle.append(channel)
             return
         channel.on_closed = None
-        self._own.pop(channel, None)
+        self._own.discard(channel)
         asyncio.get_running_loop().call_later(RETIRE_S, channel.abandon)
-
-
-def _barrier(channel: Channel, then: Callable[[], None]) -> None:
-    channel.barrier().add_done_callback(lambda barrier: then())
-
-
-def _is_open(channel: Channel) -> bool:
-    return channel.close_reason is None
-
-
-def _nothing() -> None:
-    """RabbitMQ itself returns the messages."""

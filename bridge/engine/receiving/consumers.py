@@ -152,11 +152,9 @@ class Consumers:
     def _on_closed(self, fetch: int) -> None:
         self._starting.pop(fetch, None)
         channel = self._windows.pop(fetch, None)
-        may_return = self._credit.closed(fetch)
         if channel is not None:
-            if may_return and channel.close_reason is None:
-                self._channels.cancelled(channel)
             self._channels.retire(channel)
+        self._credit.closed(fetch)
         self._on_change()
 
     def _on_got(self, fetch: int, channel: Channel, answer: asyncio.Future[Any]) -> None:

@@ -361,15 +361,12 @@ class QueueReader:
     def _send_back(self, returned: HeldMessage | Copy, point: str, *, is_counted: bool) -> None:
         channel = returned.channel
         self._settling(returned.fetch)
-
-        def write() -> None:
-            if is_counted:
-                channel.consumers.reject(returned.tag, True)
-            else:
-                channel.consumers.nack(returned.tag)
-            reach(point, channel)
-
-        self._channels.give_back(channel, write)
+        if is_counted:
+            channel.consumers.reject(returned.tag, True)
+        else:
+            channel.consumers.nack(returned.tag)
+        self._channels.returned(channel)
+        reach(point, channel)
 
     def _ack_deleted(self, holding: HeldMessage) -> None:
         if self.holds(holding):

@@ -25,9 +25,11 @@ async def full_entities(
         *(each for each in namespace.topics if each.subscriptions),
         *(each for each in namespace.queues if each.requires_session),
     ]
-    sizes = await management.queue_bytes([name for e in entities for name in message_queues(e)])
+    names = [name for each in entities for name in message_queues(each)]
+    sizes = await management.queue_figures(names)
     return [
         each
         for each in entities
-        if sum(sizes.get(name, 0) for name in message_queues(each)) >= each.max_size_mb * MEBIBYTE
+        if sum(sizes[name].bytes for name in message_queues(each) if name in sizes)
+        >= each.max_size_mb * MEBIBYTE
     ]

@@ -82,15 +82,9 @@ class Strategy(Generic[Message]):
         """Take RabbitMQ's counts of ready messages and of consumers."""
         raise NotImplementedError
 
-    def closed(self, fetch: int) -> bool:
-        """End a window that RabbitMQ has closed, whether told to or not.
-
-        Returns:
-            Whether messages may have been on their way to the window: RabbitMQ takes these back.
-        """
-        entry = self.balance.fetches.get(fetch)
+    def closed(self, fetch: int) -> None:
+        """End a window that RabbitMQ has closed, whether told to or not."""
         self.balance.end(fetch)
-        return entry is not None and entry.room > 0
 
     def settling(self, fetch: int, now_s: float) -> Close | None:
         """Note that a message of this fetch is about to be acked, rejected or returned.

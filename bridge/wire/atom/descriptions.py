@@ -8,7 +8,7 @@ in an update.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from bridge.model import entity as model
@@ -69,13 +69,13 @@ class Facts:
     Attributes:
         address: the beginning of the URLs of targets of forwarding.
         tier: the namespace's tier.
-        counts: the counts of the entity's messages.
+        counts: the counts of the entity's messages; `None` leaves their elements out.
         accessed_at: the time of the last use, as text; "" when it is not known.
     """
 
     address: str
     tier: model.Tier = model.Tier.STANDARD
-    counts: Counts = field(default_factory=Counts)
+    counts: Counts | None = None
     accessed_at: str = ""
 
 
@@ -232,7 +232,9 @@ def entity_node(entity: model.Entity, facts: Facts) -> Node:
     for name in ELEMENTS[kind]:
         if name in told:
             nodes.append(told[name])
-        elif (text := _text(getattr(entity, PROPERTIES[name].field), facts, name)) is not None:
+        elif name in PROPERTIES and (
+            (text := _text(getattr(entity, PROPERTIES[name].field), facts, name)) is not None
+        ):
             nodes.append(Node(name, _with_scheme(entity, name, text)))
     root = f"{kind.value}Description"
     return Node(root, children=tuple(nodes), attributes=_NAMESPACES)
@@ -285,19 +287,15 @@ def _text(value: object, facts: Facts, name: str) -> str | None:
 
 def _told(entity: model.Entity, kind: Kind, facts: Facts) -> dict[str, Node]:
     """Return the elements of a description that are no properties of the model."""
-    counts = facts.counts
     nodes = [
-        Node("SizeInBytes", str(counts.size_bytes)),
-        Node("MessageCount", str(counts.total)),
         Node("IsAnonymousAccessible", "false"),
         Node("CreatedAt", entity.created_at or NEVER),
         Node("UpdatedAt", entity.updated_at or entity.created_at or NEVER),
         Node("AccessedAt", facts.accessed_at or NEVER),
-        _count_details(counts),
-        Node("EntityAvailabilityStatus", "Available"),
         Node("EnableSubscriptionPartitioning", "false"),
         Node("IsClientAffine", "false"),
     ]
+    nodes += _count_nodes(facts.counts)
     if isinstance(entity, model.Queue):
         nodes.append(Node("SupportOrdering", "false" if entity.enable_partitioning else "true"))
     if not isinstance(entity, model.Subscription):
@@ -306,6 +304,19 @@ def _told(entity: model.Entity, kind: Kind, facts: Facts) -> dict[str, Node]:
     if isinstance(entity, model.Topic):
         nodes += _topic_counts(entity)
     return {node.name: node for node in nodes if node.name in ELEMENTS[kind]}
+
+
+def _count_nodes(counts: Counts | None) -> list[Node]:
+    """Return the elements with counts; an entity with old counts is of limited availability."""
+    if counts is None:
+        return [Node("EntityAvailabilityStatus", "Available")]
+    size_bytes = counts.size_bytes
+    return [
+        Node("EntityAvailabilityStatus", "Limited" if counts.is_old else "Available"),
+        *([] if size_bytes is None else [Node("SizeInBytes", str(size_bytes))]),
+        Node("MessageCount", str(counts.total)),
+        _count_details(counts),
+    ]
 
 
 def _topic_counts(topic: model.Topic) -> list[Node]:

@@ -33,22 +33,17 @@ from tests.fixtures.scripted_wire import ScriptedWire
 QUEUE = Queue(name="orders")
 
 
-def described(
-    queue: Queue = QUEUE, version: str = "4.3.6", *, is_clustered: bool = False
-) -> Described:
+def described(queue: Queue = QUEUE, version: str = "4.3.6") -> Described:
     """Return what a client knows of a queue."""
-    known = Capabilities.of(version)
-    return Described(queue, known, is_clustered=is_clustered, tier=Tier.STANDARD)
+    return Described(queue, Capabilities.of(version), is_clustered=False, tier=Tier.STANDARD)
 
 
-def a_receiver(
-    wire: ScriptedWire, version: str = "4.3.6", *, is_clustered: bool = False
-) -> EntityReceiver:
+def a_receiver(wire: ScriptedWire, version: str = "4.3.6") -> EntityReceiver:
     """Return what a client has of it."""
     any_wire = cast(Any, wire)
     publisher = Publisher(any_wire)
     return EntityReceiver(
-        described(version=version, is_clustered=is_clustered),
+        described(version=version),
         SubQueue.NONE,
         wire=any_wire,
         publisher=publisher,
@@ -108,56 +103,6 @@ def test_messages_whose_locks_end_together_go_back_by_their_numbers() -> None:
     assert len(answer.result(0)) == 32
     wire.advance(QUEUE.lock_duration_ms / 1000 + 1)
     assert channel.returned == list(range(1, 33))
-
-
-def test_a_window_opens_when_what_was_on_its_way_to_the_last_one_is_back() -> None:
-    """RabbitMQ's channel returns what reaches it behind the answer to a cancel.
-
-    Another channel's window would get newer messages before these.
-    """
-    wire = ScriptedWire()
-    receiver = a_receiver(wire, is_clustered=True)
-    first: Future[list[Received]] = Future()
-    receiver.pull(5, None, ServiceBusReceiveMode.PEEK_LOCK, first)
-    wire.turn()
-    (channel,) = wire.channels
-    channel.is_slow = True
-    assert channel.deliver is not None
-    channel.deliver(a_delivery(1))
-    wire.turn()
-    wire.advance(1)
-    assert channel.end is not None
-    channel.end()
-    wire.turn()
-    assert len(first.result(0)) == 1
-    receiver.pull(5, None, ServiceBusReceiveMode.PEEK_LOCK, Future())
-    wire.turn()
-    assert len(wire.channels) == 1
-    channel.pass_barriers()
-    wire.turn()
-    assert len(wire.channels) == 2
-
-
-def test_messages_of_two_windows_whose_locks_end_together_go_back_by_their_numbers() -> None:
-    """RabbitMQ carries out the requests of two channels in any order."""
-    wire = ScriptedWire()
-    receiver = a_receiver(wire, is_clustered=True)
-    for numbers in ((1, 2), (3, 4)):
-        answer: Future[list[Received]] = Future()
-        receiver.pull(2, None, ServiceBusReceiveMode.PEEK_LOCK, answer)
-        wire.turn()
-        channel = wire.channels[-1]
-        channel.is_slow = True
-        assert channel.deliver is not None
-        for number in numbers:
-            channel.deliver(a_delivery(number))
-        wire.turn()
-        assert len(answer.result(0)) == 2
-    first, second = wire.channels
-    wire.advance(QUEUE.lock_duration_ms / 1000 + 1)
-    assert (first.returned, second.returned) == ([1, 2], [])
-    first.pass_barriers()
-    assert second.returned == [3, 4]
 
 
 def test_what_is_read_after_the_loss_of_its_channel_is_not_held() -> None:

@@ -36,7 +36,7 @@ from tests.unit.policies.entities import namespaces
 
 SETTINGS = settings(max_examples=15, deadline=None)
 ADDRESS = "sb://ns.servicebus.windows.net"
-FACTS = Facts(address=ADDRESS)
+FACTS = Facts(address=ADDRESS, counts=Counts())
 
 
 def entry_of(description: Node, path: str = "q") -> str:
@@ -192,6 +192,21 @@ def test_counts_are_told() -> None:
     assert (found.active_message_count, found.dead_letter_message_count) == (4, 1)
     assert (found.scheduled_message_count, found.transfer_message_count) == (2, 0)
     assert (found.total_message_count, found.size_in_bytes) == (10, 99)
+
+
+def test_old_counts_and_unknown_ones_are_told_as_such() -> None:
+    """By the entity's availability; what is not known has no element, rather than zero."""
+
+    def described_by(counts: Counts | None) -> dict[str, str]:
+        node = entity_node(model.Queue(name="q"), Facts(address=ADDRESS, counts=counts))
+        return {each.name: each.text for each in node.children}
+
+    old = described_by(Counts(active=4, is_old=True, size_bytes=None))
+    assert (old["EntityAvailabilityStatus"], old["MessageCount"]) == ("Limited", "4")
+    assert "SizeInBytes" not in old
+    unknown = described_by(None)
+    assert unknown["EntityAvailabilityStatus"] == "Available"
+    assert not {"SizeInBytes", "MessageCount", "CountDetails"} & unknown.keys()
 
 
 def test_what_is_left_out_has_the_default_of_the_service() -> None:
