@@ -96,6 +96,7 @@ class Bridge:
             waiting=lambda entity, number, count: self._sidecar.waiting(entity, number, count),
             administer=lambda request: Questions(self.operations).answer(request),
             session_shards=settings.session_shards,
+            owns_vhost=settings.owns_vhost,
             supervisor=supervisor,
         )
         self._sidecar = Sidecar(

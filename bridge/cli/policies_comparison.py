@@ -18,6 +18,7 @@ from bridge.topology.diff import is_owned
 from bridge.topology.mixed import refusal
 from bridge.topology.policy import PRIORITY, free_priority
 from bridge.topology.resources import Finding, Topology
+from bridge.topology.sharing import levels
 from policies import live, plan, planjson
 from policies.grade import Flavour
 from policies.plan import Plan
@@ -78,7 +79,8 @@ async def compared(
     priority = arguments.priority
     if priority is None:
         names = [queue.name for queue in wanted.queues]
-        priority = free_priority(names, [p for p in there.policies if not is_owned(p)])
+        foreign = [each for each in there.policies if not is_owned(each)]
+        priority = free_priority(names, foreign, count=levels(wanted.policies))
     if priority != PRIORITY:
         wanted = compiled(namespace, arguments, target, vhost, priority=priority, there=there)
     keep = is_plain and not arguments.prune

@@ -17,6 +17,7 @@ from bridge.topology.findings import LOST
 from bridge.topology.plain import compile_plain
 from bridge.topology.policy import MEBIBYTE, PRIORITY, Ceiling
 from bridge.topology.resources import Finding, Topology
+from bridge.topology.sharing import Sharing, others
 from policies import losses
 from policies.grade import Flavour
 from policies.plan_text import counted
@@ -76,6 +77,12 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="NUMBER",
         help=f"that of the policies (default: {PRIORITY}, or the next free)",
+    )
+    group.add_argument(
+        "--own-vhost",
+        action="store_true",
+        help="the virtual host has no quorum queues but the bridge's: one policy gives the "
+        "commonest settings to all names, and a new queue needs none written",
     )
     group.add_argument(
         "--ceiling-ttl", metavar="DURATION", help="operator policy: no message lives longer (P14D)"
@@ -197,6 +204,8 @@ def compiled(
     """
     ceiling = _ceiling(arguments)
     folds_names = arguments.names == "lower"
+    if arguments.own_vhost and Flavour(arguments.flavour) is Flavour.PLAIN:
+        raise ValueError("--own-vhost is for --flavour bridge.")
     if Flavour(arguments.flavour) is Flavour.PLAIN:
         return compile_plain(
             namespace,
@@ -210,7 +219,13 @@ def compiled(
         )
     if folds_names:
         raise ValueError("--names is for --flavour plain: with the bridge they are in lower case.")
-    topology = compiler.compile(namespace, target, priority=priority, ceiling=ceiling)
+    live = there or Topology()
+    sharing = Sharing(
+        live=live.policies, is_own=arguments.own_vhost, others=others(live) if there else None
+    )
+    topology = compiler.compile(
+        namespace, target, priority=priority, ceiling=ceiling, sharing=sharing
+    )
     return replace(topology, parameters=definitions.parameters(namespace, vhost))
 
 

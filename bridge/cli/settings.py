@@ -126,6 +126,12 @@ OPTIONS = (
         help=f"1 to {SESSION_SHARDS_MAX}: queues that share the sessions of an entity which is "
         "created from now on, each owned by one bridge",
     ),
+    Option(
+        name="own-vhost",
+        metavar="yes/no",
+        default="no",
+        help="yes: RabbitMQ's virtual host has no quorum queues but ours (docs/policies.md)",
+    ),
     Option(name="config", metavar="FILE", help="entities, in the schema of Azure's emulator"),
     Option(name="auth", metavar="FILE", help="shared access rules (JSON); see docs/operations.md"),
     Option(
@@ -134,12 +140,7 @@ OPTIONS = (
         help="Basic, Standard or Premium; default: what RabbitMQ has of this namespace, "
         "else Standard",
     ),
-    Option(
-        name="log-level",
-        metavar="LEVEL",
-        default="info",
-        help="debug, info, warning or error",
-    ),
+    Option(name="log-level", metavar="LEVEL", default="info", help="debug, info, warning or error"),
 )
 
 
@@ -176,6 +177,7 @@ class Settings:
     connections_max: int
     unauthenticated_max: int
     session_shards: int
+    owns_vhost: bool
     config: Path | None
     auth: Path | None
     tier: Tier | None
@@ -268,10 +270,11 @@ def read_settings(
         connections_max=_count(values, "connections-max"),
         unauthenticated_max=_count(values, "unauthenticated-max"),
         session_shards=_count(values, "session-shards", SESSION_SHARDS_MAX),
+        owns_vhost=_choice(values, "own-vhost", "yes", "no") == "yes",
         config=_file(values, "config"),
         auth=_file(values, "auth"),
         tier=_tier(values["tier"]),
-        log_level=_level(values["log-level"] or ""),
+        log_level=_choice(values, "log-level", "debug", "info", "warning", "error"),
     )
     if settings.tls_ports and settings.tls is None and not settings.has_own_certificate:
         raise SettingsError(
@@ -385,7 +388,9 @@ def _tier(text: str | None) -> Tier | None:
     raise SettingsError(f"--tier takes Basic, Standard or Premium, not {text!r}.")
 
 
-def _level(text: str) -> str:
-    if text.lower() not in ("debug", "info", "warning", "error"):
-        raise SettingsError(f"--log-level takes debug, info, warning or error, not {text!r}.")
+def _choice(values: Mapping[str, str | None], name: str, *choices: str) -> str:
+    text = values[name] or ""
+    if text.lower() not in choices:
+        most = ", ".join(choices[:-1])
+        raise SettingsError(f"--{name} takes {most} or {choices[-1]}, not {text!r}.")
     return text.lower()

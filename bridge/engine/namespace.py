@@ -100,6 +100,7 @@ class RabbitNamespace:
             count; `None` likewise.
         administer: answers requests to the administration API that come through RabbitMQ.
         session_shards: the number of shards of new session entities.
+        owns_vhost: the virtual host has no quorum queues but the bridge's, by its owner's word.
         supervisor: keeps running what is meant to run until `close`.
 
     Attributes:
@@ -126,6 +127,7 @@ class RabbitNamespace:
         waiting: WaitingHere = lambda entity, number, count: None,
         administer: Administer | None = None,
         session_shards: int = model.SESSION_SHARDS_DEFAULT,
+        owns_vhost: bool = False,
         supervisor: Supervisor | None = None,
     ):
         self._session_shards = session_shards
@@ -234,7 +236,10 @@ class RabbitNamespace:
         )
         self.state = State(services, self._receiving, self._sessions)
         self._policies = policies = Policies(
-            management, lambda: self.directory.namespace, self.state.note_made_again
+            management,
+            lambda: self.directory.namespace,
+            self.state.note_made_again,
+            owns_vhost=owns_vhost,
         )
         self._dead_letters = DeadLettersAgain(self._connections, self._sender)
         own = OwnBindings(self._connections, (self._notifications, self._peers))

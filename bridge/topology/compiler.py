@@ -19,7 +19,7 @@ from bridge.topology.bridged import Bridged, shared
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.fate import key_of
 from bridge.topology.flavour import Flavour
-from bridge.topology.policy import PRIORITY, Ceiling, ceiling_policies, protection, share
+from bridge.topology.policy import PRIORITY, Ceiling, ceiling_policies, protection
 from bridge.topology.resources import (
     Exchange,
     Finding,
@@ -29,6 +29,7 @@ from bridge.topology.resources import (
     Topology,
     Value,
 )
+from bridge.topology.sharing import NOTHING_THERE, Sharing, share
 
 _BRIDGED = Bridged()
 
@@ -40,6 +41,7 @@ def compile(  # noqa: A001 - the compiler's one verb
     flavour: Flavour = _BRIDGED,
     priority: int = PRIORITY,
     ceiling: Ceiling | None = None,
+    sharing: Sharing = NOTHING_THERE,
 ) -> Topology:
     """Return the topology of a namespace: its resources in an order that can be declared.
 
@@ -47,14 +49,14 @@ def compile(  # noqa: A001 - the compiler's one verb
         flavour: with the bridge, or RabbitMQ alone.
         priority: the priority of the policies.
         ceiling: limits that no entity may exceed; the tier's longest TTL always is one.
+        sharing: the policies that are there already, and how entities share them.
 
     Raises:
         EntityConflict: two entities would need resources of one name.
     """
     topology = joined(flavour.pieces(namespace, capabilities))
-    policies = _policies(
-        flavour.settings(namespace), topology, _with_tier(ceiling, namespace.tier), priority
-    )
+    limits = _with_tier(ceiling, namespace.tier)
+    policies = _policies(flavour.settings(namespace), topology, limits, priority, sharing)
     return replace(topology, policies=policies)
 
 
@@ -87,12 +89,13 @@ def compile_part(
 
 
 def compile_policies(
-    namespace: model.Namespace, *, priority: int = PRIORITY
+    namespace: model.Namespace, *, priority: int = PRIORITY, sharing: Sharing = NOTHING_THERE
 ) -> tuple[tuple[Policy, ...], Mapping[str, Mapping[str, Value]]]:
     """Return the policies of a namespace with the bridge, and the settings of its active queues."""
     settings = _BRIDGED.settings(namespace)
     kinds = Topology(queues=(*shared().queues, *_kinds(namespace)))
-    return _policies(settings, kinds, _with_tier(None, namespace.tier), priority), settings
+    limits = _with_tier(None, namespace.tier)
+    return _policies(settings, kinds, limits, priority, sharing), settings
 
 
 def _kinds(namespace: model.Namespace) -> Iterator[Queue]:
@@ -108,10 +111,14 @@ def _kinds(namespace: model.Namespace) -> Iterator[Queue]:
 
 
 def _policies(
-    settings: Mapping[str, Mapping[str, Value]], topology: Topology, limits: Ceiling, priority: int
+    settings: Mapping[str, Mapping[str, Value]],
+    topology: Topology,
+    limits: Ceiling,
+    priority: int,
+    sharing: Sharing,
 ) -> tuple[Policy, ...]:
     return (
-        *share(settings, priority=priority),
+        *share(settings, sharing, priority=priority),
         *protection(topology.queues),
         *ceiling_policies(limits, priority=priority),
     )

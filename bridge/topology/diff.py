@@ -29,6 +29,7 @@ from bridge.topology.resources import (
     Topology,
 )
 from bridge.topology.rollout import Step, rollout
+from bridge.topology.sharing import is_list
 
 
 class Action(Enum):
@@ -253,12 +254,15 @@ def _policies(wanted: Topology, live: Topology, *, keep: bool) -> list[Change]:
 
 
 def _is_superseded(old: Policy, wanted: Topology, live: Topology) -> bool:
-    """Whether each live queue of a policy has a wanted policy, too: the old one would only tie."""
+    """Whether each live queue of a policy has a wanted policy, too: the old one would only tie.
+
+    A list without any queue would only take a user's queue of that name.
+    """
     taken = [queue.name for queue in live.queues if policy.matches(old, queue.name)]
     new = [each for each in wanted.policies if not each.is_operator]
     return (
         not old.is_operator
-        and bool(taken)
+        and (bool(taken) or is_list(old))
         and all(any(policy.matches(each, name) for each in new) for name in taken)
     )
 

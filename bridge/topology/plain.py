@@ -22,6 +22,7 @@ from bridge.topology.flavour import queue_settings
 from bridge.topology.policy import PREFIX, PRIORITY, PROTECTED_PRIORITY, Ceiling, winners
 from bridge.topology.resources import Binding, Exchange, Finding, Queue, Shovel, Topology, Value
 from bridge.topology.selection import selection
+from bridge.topology.sharing import Sharing
 
 _SUBSCRIPTIONS = "/Subscriptions/"
 
@@ -56,7 +57,14 @@ def compile_plain(
         keeps_others=keeps_others,
         vhost=vhost,
     )
-    return compile(namespace, capabilities, flavour=flavour, priority=priority, ceiling=ceiling)
+    return compile(
+        namespace,
+        capabilities,
+        flavour=flavour,
+        priority=priority,
+        ceiling=ceiling,
+        sharing=Sharing(live=flavour.there.policies),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,10 @@ queues meanwhile.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from bridge.topology.patterns import names_in
 from bridge.topology.policy import matches
 from bridge.topology.resources import Policy
 
@@ -38,7 +39,7 @@ def rollout(
     old_by_name = {(policy.is_operator, policy.name): policy for policy in live}
     new_by_name = {(policy.is_operator, policy.name): policy for policy in wanted}
     changed = [new for name, new in sorted(new_by_name.items()) if old_by_name.get(name) != new]
-    waits_for = _dependencies(changed, old_by_name, list(queues))
+    waits_for = _dependencies(changed, old_by_name, frozenset(queues))
     steps: list[Step] = []
     interim: list[Policy] = []
     while changed:
@@ -63,7 +64,7 @@ def _key(policy: Policy) -> tuple[bool, str]:
 def _dependencies(
     changed: Sequence[Policy],
     old_by_name: Mapping[tuple[bool, str], Policy],
-    queues: Sequence[str],
+    queues: Set[str],
 ) -> dict[tuple[bool, str], set[tuple[bool, str]]]:
     """Return, for each changed policy, the policies that must be set before it.
 
@@ -71,17 +72,22 @@ def _dependencies(
     """
     gaining: dict[tuple[bool, str], set[tuple[bool, str]]] = {}
     for policy in changed:
-        old = old_by_name.get(_key(policy))
-        for queue in queues:
-            if matches(policy, queue) and not (old is not None and matches(old, queue)):
-                gaining.setdefault((policy.is_operator, queue), set()).add(_key(policy))
+        for queue in _taken(policy, queues) - _taken(old_by_name.get(_key(policy)), queues):
+            gaining.setdefault((policy.is_operator, queue), set()).add(_key(policy))
     waits_for: dict[tuple[bool, str], set[tuple[bool, str]]] = {}
     for policy in changed:
-        old = old_by_name.get(_key(policy))
+        lost = _taken(old_by_name.get(_key(policy)), queues) - _taken(policy, queues)
         waits_for[_key(policy)] = {
-            gainer
-            for queue in queues
-            if old is not None and matches(old, queue) and not matches(policy, queue)
-            for gainer in gaining.get((policy.is_operator, queue), ())
+            gainer for queue in lost for gainer in gaining.get((policy.is_operator, queue), ())
         }
     return waits_for
+
+
+def _taken(policy: Policy | None, queues: Set[str]) -> Set[str]:
+    """Return the queues that a policy matches; a list is not tried on each queue."""
+    if policy is None:
+        return frozenset()
+    listed = names_in(policy.pattern)
+    if listed is not None:
+        return listed & queues
+    return {queue for queue in queues if matches(policy, queue)}

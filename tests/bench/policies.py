@@ -1,23 +1,33 @@
 """How few policies 1,000 entities of 6 kinds need, and what a change then costs the broker.
 
 The peer is one policy for each entity, for a tenth of them, on the same queues in the same run.
+`creates` is the processor time that RabbitMQ takes to make one queue of settings in use beside
+1,000 entities; its peer is the same beside 10. It is done in a virtual host that is the bridge's
+alone, with a floor, and in a shared one, where the policies list 20 random digits an entity.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import statistics
 import sys
 import time
 from dataclasses import replace
 
 from bridge.broker.management.api import Management
+from bridge.engine.administration.policies import Policies
+from bridge.engine.administration.provision import provide
 from bridge.model.entity import Namespace, Queue
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
-from bridge.topology.policy import MEBIBYTE, escape
-from bridge.topology.resources import Policy, Topology
+from bridge.topology.definitions import with_entity
+from bridge.topology.patterns import escape
+from bridge.topology.policy import MEBIBYTE
+from bridge.topology.resources import Exchange, Policy, Topology
+from bridge.topology.resources import Queue as RabbitQueue
 from bridge.topology.rollout import rollout
+from bridge.topology.sharing import Sharing
 from policies.writers.definitions import document
 from tests.bench.figure import Figure, compare, report
 from tests.bench.rabbit import Bench, bench, installations
@@ -34,6 +44,15 @@ KINDS = (
 CHANGES = 20
 SETTLE_S = 5.0
 TIMEOUT_S = 300.0
+
+FEW = 10
+CREATES = 5
+TOGETHER = 3
+"""Creates of one sample: one takes little more than a tick of the processor's clock."""
+
+CHANNELS = 8
+CREATE_RATIO_MAX = 1.2
+"""The most that a create may cost RabbitMQ beside 1,000 entities, of its cost beside 10."""
 
 PEERS = 100
 """Queues with a policy each: with all 1,000 a broker did not come to an end in 4 minutes."""
@@ -80,7 +99,7 @@ def one_each(queues: list[Queue]) -> tuple[Policy, ...]:
 
 async def main() -> int:
     """Measure on every RabbitMQ that is named."""
-    figures = []
+    figures: list[Figure] = []
     for naming in ("families", "nothing in common"):
         begin = time.perf_counter()
         found = policies_of(entities(naming), "4.3")
@@ -91,7 +110,92 @@ async def main() -> int:
     for installation in installations(sys.argv[1:]):
         async with bench(installation) as rabbit:
             figures += await measure(rabbit)
+        few: dict[bool, list[float]] = {}
+        for count in (FEW, ENTITIES):
+            async with bench(installation) as rabbit:
+                await many(rabbit, count)
+                for owns_vhost in (False, True):
+                    costs = await creates(rabbit, count, owns_vhost)
+                    if count == FEW:
+                        few[owns_vhost] = costs
+                        continue
+                    figures.append(beside(few[owns_vhost], costs, owns_vhost, rabbit.version))
     return 0 if report("Policies", figures) else 1
+
+
+def beside(few: list[float], many: list[float], owns_vhost: bool, rabbitmq: str) -> Figure:
+    """Return the figure of a create beside 1,000 and beside 10 entities."""
+    where = "a virtual host of its own" if owns_vhost else "a shared virtual host"
+    mine, theirs = statistics.median(many), statistics.median(few)
+    return Figure(
+        name=f"RabbitMQ's processor, a create beside {ENTITIES}, {where}",
+        unit="ms",
+        ours=mine,
+        peer=f"beside {FEW}",
+        peers=theirs,
+        ratio=mine / theirs,
+        floor=CREATE_RATIO_MAX if owns_vhost else None,
+        is_ceiling=True,
+        rabbitmq=rabbitmq,
+        samples={"ours": many, "few": few},
+    )
+
+
+def crowd(count: int) -> Namespace:
+    """Entities of one kind whose names have nothing in common."""
+    names = (hashlib.sha256(str(number).encode()).hexdigest()[:20] for number in range(count))
+    return Namespace(queues=tuple(Queue(name=each) for each in names))
+
+
+async def many(rabbit: Bench, count: int) -> None:
+    """Declare all resources of a crowd, but bindings, on some channels."""
+    topology = compile_namespace(crowd(count), Capabilities.of(rabbit.version))
+    resources: list[Exchange | RabbitQueue] = [*topology.exchanges, *topology.queues]
+
+    async def declare(part: list[Exchange | RabbitQueue]) -> None:
+        channel = await rabbit.connection.channel()
+        for each in part:
+            if isinstance(each, Exchange):
+                await channel.declarations.declare_exchange(each)
+            else:
+                await channel.declarations.declare_queue(each)
+        await channel.close()
+
+    await asyncio.gather(*(declare(resources[n::CHANNELS]) for n in range(CHANNELS)))
+
+
+async def creates(rabbit: Bench, count: int, owns_vhost: bool) -> list[float]:
+    """Milliseconds of RabbitMQ's processor that single creates take, without what it takes idle."""
+    capabilities, namespace = Capabilities.of(rabbit.version), crowd(count)
+    wanted = compile_namespace(namespace, capabilities, sharing=Sharing(is_own=owns_vhost))
+    costs = []
+    async with Management(
+        rabbit.node.endpoint, rabbit.node.management_url, timeout_s=TIMEOUT_S
+    ) as management:
+        for policy in await management.policies():
+            await management.delete_policy(policy.name)
+        await management.import_definitions(document(Topology(policies=wanted.policies), "/"))
+        policies = Policies(management, lambda: namespace, owns_vhost=owns_vhost)
+        await policies.put()
+        await asyncio.sleep(SETTLE_S)
+        begin_s, begin = time.monotonic(), rabbit.cpu_s()
+        await asyncio.sleep(SETTLE_S)
+        idle = (rabbit.cpu_s() - begin) / (time.monotonic() - begin_s)
+        for number in range(CREATES):
+            kind = "own" if owns_vhost else "shared"
+            made = [Queue(name=f"new-{kind}-{number}-{each}") for each in range(TOGETHER)]
+            begin_s, begin = time.monotonic(), rabbit.cpu_s()
+            for entity in made:
+                channel = await rabbit.connection.channel()
+                with policies.making((entity,)), channel:
+                    namespace = with_entity(namespace, entity)
+                    await provide(
+                        *((entity,), namespace, capabilities, policies), *(management, channel)
+                    )
+                await policies.put()
+            took_s = time.monotonic() - begin_s
+            costs.append((rabbit.cpu_s() - begin - idle * took_s) * 1000 / TOGETHER)
+    return costs
 
 
 async def measure(rabbit: Bench) -> list[Figure]:

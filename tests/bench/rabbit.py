@@ -71,6 +71,16 @@ class Bench:
             await channel.declarations.bind(binding)
         await channel.close()
 
+    def cpu_s(self) -> float:
+        """Return the processor time that RabbitMQ has used, with all that it has started."""
+        assert self.node._process is not None
+        group, ticks = os.getpgid(self.node._process.pid), 0
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = path.read_text().rsplit(")", 1)[1].split()
+                ticks += (int(fields[11]) + int(fields[12])) * (int(fields[2]) == group)
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     async def put_shovel(self, name: str, source: str, target: str) -> None:
         """Have RabbitMQ's own shovel move messages, at least once, with a prefetch of 1,000."""
         port = self.node.endpoint.hosts[0][1]

@@ -116,6 +116,7 @@ async def open_door(
     with_sidecar: bool = True,
     session_shards: int = model.SESSION_SHARDS_DEFAULT,
     supervisor: Supervisor | None = None,
+    owns_vhost: bool = False,
 ) -> AsyncIterator[Door]:
     """Start a bridge with these queues."""
     supervisor = supervisor or Supervisor()
@@ -125,6 +126,7 @@ async def open_door(
             management,
             name="test",
             session_shards=session_shards,
+            owns_vhost=owns_vhost,
             supervisor=supervisor,
         )
         sidecar = Sidecar(

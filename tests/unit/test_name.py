@@ -11,7 +11,7 @@ from bridge.model import entity as model
 from bridge.model.errors import ArgumentError
 from bridge.model.name import SHORT_NAME_LENGTH_MAX, check_entity_name, parse_path
 from bridge.topology import names
-from bridge.topology.policy import patterns
+from bridge.topology.patterns import patterns
 
 
 @pytest.mark.parametrize(

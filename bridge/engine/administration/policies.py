@@ -1,10 +1,11 @@
 """The policies of a namespace: all that this process writes goes through here.
 
-Entities of equal settings share a policy, whose pattern lists their queues. So of two writers the
-later one must know the earlier one's entities. Within a process all writers share the entities that
-are being made, and write one after another. Another bridge's entities are known from their
-definitions, which are written after the policies: so a bridge looks at the policies once more when
-it has written a definition, and whenever another bridge tells of one.
+Entities of equal settings share policies, whose patterns list their queues. Whoever puts a policy
+leaves in it what is right, and the names that it does not know: another bridge may be making their
+entities. Two bridges that put the same policy at one moment do not see each other's name: so a
+bridge looks at the policies once more when it has written a definition, and whenever another bridge
+tells of one. Within a process all writers share the entities that are being made, and write one
+after another.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 
 from bridge.broker.management.api import Management
 from bridge.model import entity as model
@@ -21,8 +22,8 @@ from bridge.topology.definitions import standing, with_entity
 from bridge.topology.diff import Action, Change, diff
 from bridge.topology.fate import key_of
 from bridge.topology.parts import QUORUM
-from bridge.topology.policy import PREFIX, PRIORITY, PROTECTED_PRIORITY
 from bridge.topology.resources import Policy, Queue, Topology
+from bridge.topology.sharing import Sharing, priority_of
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,9 @@ class Policies:
     Args:
         namespace: returns all entities as this process knows them.
         on_made_again: called with the name of a policy that was deleted or changed by hand.
+
+    Attributes:
+        owns_vhost: the virtual host has no quorum queues but the bridge's, by its owner's word.
     """
 
     def __init__(
@@ -40,7 +44,11 @@ class Policies:
         management: Management,
         namespace: Callable[[], model.Namespace],
         on_made_again: Callable[[str], None] = lambda name: None,
+        *,
+        owns_vhost: bool = False,
     ) -> None:
+        self.owns_vhost = owns_vhost
+        self._strangers: Set[str] = frozenset()
         self._management = management
         self._namespace = namespace
         self._making: dict[str, model.Entity] = {}
@@ -59,10 +67,15 @@ class Policies:
             for path in made:
                 self._making.pop(path, None)
 
-    async def put(self) -> None:
-        """Put the policies that are missing or different, no operator's.
+    async def put(self, *, others: Collection[str] | None = None, is_look: bool = False) -> None:
+        """Put the policies without which a queue has other settings than wanted; no operator's.
 
         RabbitMQ has applied a policy to all queues when it answers.
+
+        Args:
+            others: a user's own quorum queues; None when nobody has looked.
+            is_look: all definitions have just been read. A name that has none at two looks is taken
+                off the policies.
 
         Raises:
             BrokerError: the management API cannot be used.
@@ -73,7 +86,18 @@ class Policies:
             namespace = standing(self._namespace())
             for entity in self._making.values():
                 namespace = with_entity(namespace, entity)
-            policies, settings = compile_policies(namespace, priority=priority_of(live))
+            strangers: set[str] = set()
+            gone: Set[str] = self._strangers if is_look else frozenset()
+
+            def keeps(name: str) -> bool:
+                strangers.add(name)
+                return name not in gone
+
+            sharing = Sharing(live=live, keeps=keeps, is_own=self.owns_vhost, others=others)
+            priority = priority_of(live)
+            policies, settings = compile_policies(namespace, priority=priority, sharing=sharing)
+            if is_look:
+                self._strangers = strangers - gone
             active = tuple(Queue(name=name, arguments=QUORUM) for name in settings)
             there = Topology(queues=active, policies=live)
             known, self._known = self._known, set(map(key_of, live))
@@ -106,15 +130,3 @@ async def put_policy(change: Change, policy: Policy, management: Management) -> 
         await management.delete_policy(policy.name, operator=policy.is_operator)
     else:
         await management.put_policy(policy)
-
-
-def priority_of(policies: Iterable[Policy]) -> int:
-    """Return the priority of the bridge's policies, which `busbridge policies apply` may set."""
-    ours = (
-        policy.priority
-        for policy in policies
-        if policy.name.startswith(PREFIX)
-        and not policy.is_operator
-        and policy.priority < PROTECTED_PRIORITY
-    )
-    return max(ours, default=PRIORITY)

@@ -18,7 +18,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.declaration_fence import fence_declarations, is_stream, wait_s
 from bridge.broker.errors import PreconditionFailed
 from bridge.broker.management.api import Management
-from bridge.engine.administration.policies import Policies, priority_of, put_policy
+from bridge.engine.administration.policies import Policies, put_policy
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict
 from bridge.model.properties import CREATE_ONLY
@@ -40,6 +40,7 @@ from bridge.topology.resources import (
     Queue,
     Topology,
 )
+from bridge.topology.sharing import Sharing, others, priority_of
 
 
 def merged(existing: model.Namespace, wanted: model.Namespace) -> model.Namespace:
@@ -81,6 +82,8 @@ async def provision(
     capabilities: Capabilities,
     management: Management,
     channel: Channel,
+    *,
+    owns_vhost: bool = False,
 ) -> tuple[Finding, ...]:
     """Create and update entities; return the findings: features that RabbitMQ lacks.
 
@@ -92,6 +95,7 @@ async def provision(
         there: the definitions, read after `live`: an entity that is deleted between both reads is
             not among them, and one that is deleted later has all its resources in `live`.
         live: the existing objects of the virtual host (`read_live`).
+        owns_vhost: see `Policies`.
 
     Raises:
         EntityConflict: a resource exists with other unchangeable settings. Its entity's definition
@@ -101,7 +105,15 @@ async def provision(
     if said := refusal(live, management.vhost, wants_plain=False):
         raise EntityConflict(said)
     compiled = compile_namespace(
-        definitions.standing(namespace), capabilities, priority=priority_of(live.policies)
+        definitions.standing(namespace),
+        capabilities,
+        priority=priority_of(live.policies),
+        sharing=Sharing(
+            live=live.policies,
+            keeps=lambda name: True,
+            is_own=owns_vhost,
+            others=others(live),
+        ),
     )
     parameters = definitions.parameters(namespace, management.vhost)
     wanted = replace(compiled, parameters=parameters)

@@ -33,6 +33,7 @@ from bridge.topology.definitions import assemble, entities, with_entity, with_in
 from bridge.topology.lacking import SHARED
 from bridge.topology.names import front_path
 from bridge.topology.resources import Finding
+from bridge.topology.sharing import others
 
 log = logging.getLogger(__name__)
 
@@ -124,10 +125,11 @@ class Reconciler:
         async with self._connections.apart("start") as lease:
             channel = await lease.channel()
             findings = await provision(
-                wanted, there, live, self._capabilities(), self._management, channel
+                *(wanted, there, live, self._capabilities(), self._management, channel),
+                owns_vhost=self._policies.owns_vhost,
             )
         self._provided = await self._directory.read()
-        await self._policies.put()
+        await self._policies.put(others=others(live))
         self._has_applied.set()
         return findings
 
@@ -145,7 +147,7 @@ class Reconciler:
                     await self._provide_shared()
                 await self._provide(found, incomplete)
             self._directory.take(self._directory.known)
-            await self._policies.put()
+            await self._policies.put(others=self.upkeep.others, is_look=True)
             for entity in await full_entities(found, self._management):
                 self._sending.note_full(entity.path, POLL_S + FULL_S)
             self._state.note_alarms(await self._management.alarms())

@@ -26,6 +26,7 @@ from bridge.topology.definitions import standing
 from bridge.topology.lacking import SHARED, Lack, in_words, lacking
 from bridge.topology.names import front_path
 from bridge.topology.resources import Binding, Topology
+from bridge.topology.sharing import others
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +98,7 @@ class Upkeep:
 
     Attributes:
         leading: the leaders of this process.
+        others: a user's own quorum queues, at the last look; None before it.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Upkeep:
         on_letters: Callable[[str, int], None],
     ) -> None:
         self.leading: Leading | None = None
+        self.others: Collection[str] | None = None
         self._management = management
         self._state = state
         self._capabilities = capabilities
@@ -163,6 +166,7 @@ class Upkeep:
 
     async def _lacking(self, namespace: model.Namespace) -> list[Lack]:
         live = await read_resources(self._management)
+        self.others = others(live)
         found = await asyncio.to_thread(lacking, standing(namespace), self._wanted, live)
         there = set(map(_key, live.bindings))
         return found + [

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.topology.policy import matches, share
+from bridge.topology.policy import matches
 from bridge.topology.resources import Policy
 from bridge.topology.rollout import Step, rollout
+from bridge.topology.sharing import Sharing, share
 
 QUEUES = [f"q{number}" for number in range(12)]
 SETTINGS = st.dictionaries(
@@ -20,8 +21,8 @@ def test_no_queue_is_without_a_policy_on_the_way(
     before: dict[str, dict[str, int]], after: dict[str, dict[str, int]], bytes_max: int
 ) -> None:
     """After every step each queue that keeps having a policy has its old or its new settings."""
-    old = share(before, pattern_bytes_max=bytes_max)
-    new = share(after, pattern_bytes_max=bytes_max)
+    old = share(before, Sharing(bytes_max=bytes_max))
+    new = share(after, Sharing(bytes_max=bytes_max))
     live = {policy.name: policy for policy in old}
     for step in rollout(new, old, QUEUES):
         if step.new is None:
