@@ -254,7 +254,7 @@ class RabbitNamespace:
             session_shards,
             lambda: self.administration,
             Upkeep(
-                *(management, self.state, lambda: self.capabilities, own),
+                *(management, self.state, lambda: self.capabilities, own, bridges),
                 on_letters=lambda path, since_ms: self._dead_letters.begin(
                     self.directory.receivable(EntityPath(path)), since_ms
                 ),

@@ -122,10 +122,13 @@ class LeaderState:
         self.attempts.clear()
 
     def begin_routes(self, sequencer: Sequencer, now_ms: int) -> None:
-        """Take the routes of a new sequencer for whole until now: others have looked so far."""
+        """Take the routes of a new sequencer for whole: its predecessor has looked so far.
+
+        Of a queue, only until the looks before the last message that the predecessor numbered.
+        """
         self.routed = dict(sequencer.memory.subscriptions)
         self.queued = dict(self.routed)
-        self.routed_ms = now_ms - LOOKED_MS
+        self.routed_ms = min(sequencer.memory.enqueued_ms or now_ms, now_ms) - LOOKED_MS
 
     def is_successor(self, terms: Sequence[bytes]) -> bool:
         """Whether no other process has led since this process's last leading term.

@@ -68,6 +68,11 @@ class Routes:
                     if short not in lack:
                         state.routed[short] = number
 
+    def leads(self, front: str) -> bool:
+        """Whether this process leads an entity."""
+        leader = self._leaders.get(front)
+        return leader is not None and leader.is_ready
+
     def is_elsewhere(self, front: str) -> bool:
         """Whether another process leads an entity."""
         state, leader = self._states.get(front), self._leaders.get(front)

@@ -396,3 +396,70 @@ async def test_no_other_bridge_leads_through_an_exchange_that_is_half_made(
 
 def _numbers(client: Client) -> int:
     return len({each.sequence_number for each in client.received})
+
+
+async def sent_and_unbound(door: Door, live: HttpBroker, case: Case) -> set[str]:
+    """Send, delete the case's binding, and send more, all within a poll."""
+    path = EntityPath(case.name)
+    await until(lambda: case.name in [each.name for each in door.sidecar.leading])
+    texts = [str(number) for number in range(20)]
+    await door.namespace.send(path, [outgoing(each) for each in texts[:10]])
+    resource = case.deleted(case.name, door)
+    assert isinstance(resource, Binding)
+    await live.delete_binding(resource)
+    await door.namespace.send(path, [outgoing(each) for each in texts[10:]])
+    return set(texts)
+
+
+async def arrived(door: Door, case: Case, texts: set[str]) -> None:
+    """Receive until all have come, each once."""
+    client = door.client(path=EntityPath(case.name))
+    client.receiver.add_credit(100)
+    await until(lambda: texts <= _bodies(client), within_s=WITHIN_S)
+    assert len(client.received) == len(texts)
+
+
+UNBOUND = Case("unbound queue", "queue", from_active(names.active_queue))
+
+
+async def test_a_leader_that_ends_before_it_finds_a_deleted_binding(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """The one that leads next finds it, and publishes again what the journal alone has."""
+    async with (
+        HttpBroker(endpoint, broker.management_url) as live,
+        open_door(endpoint, broker.management_url) as other,
+    ):
+        async with open_door(endpoint, broker.management_url) as door:
+            await door.namespace.apply(entity_of(UNBOUND))
+            other.namespace.reconciler.wake()
+            await until(lambda: other.namespace.directory.find(UNBOUND.name))
+            texts = await sent_and_unbound(door, live, UNBOUND)
+        await arrived(other, UNBOUND, texts)
+
+
+async def test_a_bridge_that_starts_and_finds_a_deleted_binding(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """It was the only one, and ended right after the deletion: nothing is lost over that."""
+    async with HttpBroker(endpoint, broker.management_url) as live:
+        async with open_door(endpoint, broker.management_url) as door:
+            await door.namespace.apply(entity_of(UNBOUND))
+            texts = await sent_and_unbound(door, live, UNBOUND)
+        async with open_door(endpoint, broker.management_url) as door:
+            await arrived(door, UNBOUND, texts)
+
+
+async def test_a_bridge_that_starts_leaves_a_route_to_the_one_that_leads(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """That one finds it with its next look; what it has sent to the journal alone comes again."""
+    async with (
+        HttpBroker(endpoint, broker.management_url) as live,
+        open_door(endpoint, broker.management_url) as door,
+    ):
+        await door.namespace.apply(entity_of(UNBOUND))
+        texts = await sent_and_unbound(door, live, UNBOUND)
+        async with open_door(endpoint, broker.management_url) as other:
+            await arrived(other, UNBOUND, texts)
+        assert is_named(door, in_words(UNBOUND.deleted(UNBOUND.name, door)))

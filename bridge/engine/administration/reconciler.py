@@ -119,6 +119,7 @@ class Reconciler:
         """
         live = await read_live(self._management)
         there = await self._directory.read()
+        await self.upkeep.begin(there)
         wanted = with_incarnations(
             merged(there, namespace), there, new_incarnation, session_shards=self._session_shards
         )

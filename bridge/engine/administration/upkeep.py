@@ -16,6 +16,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import ManagementRefused
 from bridge.broker.management.api import Management
 from bridge.engine.administration.provision import read_resources
+from bridge.engine.bridges import Bridges
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.state import State
@@ -33,6 +34,14 @@ log = logging.getLogger(__name__)
 FIRST_LOOK_MS = 30_000
 """What the first look finds missing may have been missing so long: bridges look more often."""
 
+ELSEWHERE_S = 20.0
+"""How long a bridge that starts waits for another one's look, of which there is one in 15 s."""
+
+LOOK_AGAIN_S = 1.0
+
+DOUBT_MS = 120_000
+"""How long after it has made a route a process that comes to lead the entity publishes again."""
+
 LISTINGS_MAX = 4
 """How often the resources are listed again, until two listings agree on what is missing."""
 
@@ -45,6 +54,9 @@ class Leading(Protocol):
 
     def end_look(self, lacking: Collection[str]) -> None:
         """Note that all routes were there, but for those to these entities (lower case)."""
+
+    def leads(self, front: str) -> bool:
+        """Whether this process leads an entity, and is ready."""
 
     def is_elsewhere(self, front: str) -> bool:
         """Whether another process leads an entity."""
@@ -93,6 +105,7 @@ class Upkeep:
     Args:
         state: is told of what was missing, and of what has other settings.
         own: the bindings of this process's own queues.
+        bridges: lists the running bridges.
         on_letters: called with an entity's path and a time (UTC ms) when its dead-letter queue was
             bound again: the queue may lack dead letters since then.
 
@@ -107,6 +120,7 @@ class Upkeep:
         state: State,
         capabilities: Callable[[], Capabilities],
         own: OwnBindings,
+        bridges: Bridges,
         on_letters: Callable[[str, int], None],
     ) -> None:
         self.leading: Leading | None = None
@@ -120,8 +134,41 @@ class Upkeep:
         self._wanted = Topology()
         self._elsewhere: set[str] = set()
         self._on_letters = on_letters
+        self._bridges = bridges
         self._looked_ms = now_ms() - FIRST_LOOK_MS
         self._lettered_ms: dict[str, int] = {}
+        self._doubtful: dict[str, set[str]] = {}
+        self._doubts_end_ms = 0
+
+    async def begin(self, there: model.Namespace) -> None:
+        """Look before this process makes what is missing of the entities that are defined.
+
+        While other bridges run, the one that leads an entity without a route is to find that: it
+        alone can stop its leader. So this waits for its look, `ELSEWHERE_S` at most. When this
+        process makes a route itself, it publishes again what the journal alone may have, once it
+        leads the entity.
+        """
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + ELSEWHERE_S
+        while True:
+            found = await self._silent_routes(there)
+            if not found or loop.time() > end_s or not await self._bridges.others():
+                break
+            await asyncio.sleep(LOOK_AGAIN_S)
+        self._doubtful, self._doubts_end_ms = found, now_ms() + DOUBT_MS
+        for front, paths in found.items():
+            log.warning("resource.route_missing front=%s paths=%s", front, sorted(paths))
+
+    async def _silent_routes(self, there: model.Namespace) -> dict[str, set[str]]:
+        """Return the entities that lack a route without an error, by the entity that is sent to."""
+        standing_there = standing(there)
+        wanted = await asyncio.to_thread(compile_namespace, standing_there, self._capabilities())
+        live = await read_resources(self._management)
+        found: dict[str, set[str]] = {}
+        for each in await asyncio.to_thread(lacking, standing_there, wanted, live):
+            if each.is_silent and not each.conflict:
+                found.setdefault(front_path(each.path).lower(), set()).add(each.path.lower())
+        return found
 
     async def look(self, namespace: model.Namespace) -> list[str]:
         """Return the paths of the entities that lack a resource, `SHARED` for the shared ones.
@@ -210,8 +257,17 @@ class Upkeep:
         for front in self._elsewhere - seen:
             for path in [each for each in self._lacks if front_path(each).lower() == front]:
                 del self._lacks[path]
-        leading.end_look({path.lower() for path in self._lacks})
+        if now_ms() > self._doubts_end_ms:
+            self._doubtful.clear()  # others lead these entities, and have looked
+        doubted = [front for front in self._doubtful if leading.leads(front)]
+        for front in doubted:
+            routes.setdefault(front, set()).update(self._doubtful[front])
+        missing = {path.lower() for path in self._lacks}
+        leading.end_look(missing.union(*(self._doubtful.pop(front) for front in doubted)))
         for front, paths in routes.items():
+            if paths and not leading.leads(front):  # perhaps nobody leads it now
+                self._doubts_end_ms = now_ms() + DOUBT_MS
+                self._doubtful.setdefault(front, set()).update(paths)
             await leading.stop_for(front, paths)
 
 
