@@ -65,6 +65,12 @@ def fits(names: Sequence[str], bytes_max: int = PATTERN_BYTES_MAX) -> bool:
 
 
 @lru_cache(maxsize=4_096)
+def packed_bytes(pattern: str) -> int:
+    """Return the bytes that a list takes when it is packed."""
+    return len(_packed(sorted(names_in(pattern) or ())))
+
+
+@lru_cache(maxsize=4_096)
 def names_in(pattern: str) -> frozenset[str] | None:
     """Return the names that a pattern lists, or None when it is no list that `patterns` writes."""
     if not (pattern.startswith("^") and pattern.endswith("$")):

@@ -21,8 +21,8 @@ from itertools import count
 from bridge.topology.capabilities import PATTERN_BYTES_MAX
 from bridge.topology.names import SHARD_SUFFIX
 from bridge.topology.parts import SCHEMA_ARGUMENT
-from bridge.topology.patterns import escape, fits, names_in, pattern_of, patterns
-from bridge.topology.policy import PREFIX, PRIORITY, PROTECTED_PRIORITY, matches
+from bridge.topology.patterns import escape, fits, names_in, packed_bytes, pattern_of, patterns
+from bridge.topology.policy import PREFIX, PRIORITY, PROTECTED_PRIORITY
 from bridge.topology.resources import Policy, Topology, Value
 
 Settings = Mapping[str, Mapping[str, Value]]
@@ -77,12 +77,13 @@ NOTHING_THERE = Sharing()
 
 @dataclass(slots=True)
 class _List:
-    """A policy that lists queues."""
+    """A policy that lists queues; `there` is the live one, None when that lists others."""
 
     name: str
     definition: dict[str, Value]
     names: list[str]
-    apply_to: str
+    apply_to: str = "queues"
+    there: Policy | None = None
 
 
 def share(
@@ -97,7 +98,7 @@ def share(
     wanted = {
         name: _sorted(given)
         for name, given in settings.items()
-        if given and not (common and given == common.definition and matches(common, name))
+        if given and not (common and given == common.definition and _ENTITY.fullmatch(name))
     }
     own = {name: given for name, given in wanted.items() if "dead-letter-exchange" in given}
     shared = {name: given for name, given in wanted.items() if name not in own}
@@ -115,7 +116,8 @@ def share(
             for name in sorted(own)
         ),
         *(
-            Policy(
+            each.there
+            or Policy(
                 name=each.name,
                 pattern=pattern_of(sorted(each.names), sharing.bytes_max),
                 definition=each.definition,
@@ -152,7 +154,8 @@ def _right_lists(
         ]
         if right:
             taken.update(right)
-            found.append(_List(policy.name, policy.definition, right, policy.apply_to))
+            there = policy if len(right) == len(listed) else None
+            found.append(_List(policy.name, policy.definition, right, policy.apply_to, there))
     return found
 
 
@@ -175,15 +178,19 @@ def _add_missing(
         free = (name for name in numbered if name not in used)
         for pattern in patterns(left, sharing.bytes_max, sharing.names_max):
             names = sorted(names_in(pattern) or ())
-            lists.append(_List(next(free), definitions[base], names, "queues"))
+            lists.append(_List(next(free), definitions[base], names))
 
 
 def _fill(each: _List, names: list[str], sharing: Sharing) -> list[str]:
     """Add as many names to a list as it has room for; return the others."""
     room = max(0, min(sharing.names_max - len(each.names), len(names)))
+    if room and each.there and packed_bytes(each.there.pattern) + len(names[0]) > sharing.bytes_max:
+        return names  # without trying: most lists are full
     while room and not fits(sorted([*each.names, *names[:room]]), sharing.bytes_max):
         room //= 2
-    each.names += names[:room]
+    if room:
+        each.names += names[:room]
+        each.there = None
     return names[room:]
 
 

@@ -320,3 +320,40 @@ def test_errors_are_said_in_a_sentence(
     output = capsys.readouterr()
     assert output.out == ""
     assert "RequiresSession" in output.err
+
+
+def test_a_virtual_host_of_its_own_has_one_policy_for_the_commonest_settings(
+    busbridge: Command, broker: Broker
+) -> None:
+    """Said once: later entities need no policy, and a quorum queue of a user is left out."""
+
+    def patterns() -> dict[str, str]:
+        rows = broker.management("GET", f"/api/policies/{busbridge.vhost}")
+        return {row["name"]: row["pattern"] for row in rows if row["priority"] < 1_000}
+
+    queues = [model.Queue(name=name) for name in ("a", "b")]
+    assert busbridge("apply", busbridge.file(*queues, INVOICES))[0] == 0
+    assert set(patterns()) == {
+        "busbridge.limit-9.size-1073741824",
+        "busbridge.limit-2.size-1073741824",
+    }
+    assert busbridge("apply", busbridge.file(*queues), "--own-vhost")[0] == 0
+    assert patterns() == {
+        "busbridge.entities": r"^(?:\$amq\.)?[^$A-Z]+(?:/\$shard/[0-9]+)?$",
+        "busbridge.limit-2.size-1073741824": "^invoices$",
+    }
+    assert busbridge("check", busbridge.file(*queues)) == (0, "Nothing to change.\n")
+
+    before = patterns()
+    code, said = busbridge("plan", busbridge.file(model.Queue(name="c")))
+    assert (code, "busbridge.limit" in said, "busbridge.entities" in said) == (0, False, False)
+    assert busbridge("apply", busbridge.file(model.Queue(name="c")))[0] == 0
+    assert patterns() == before
+
+    theirs = f"/api/queues/{busbridge.vhost}/theirs"
+    made = {"durable": True, "arguments": {"x-queue-type": "quorum"}}
+    broker.management("PUT", theirs, made)
+    assert busbridge("check", busbridge.file(*queues))[0] == 4
+    assert busbridge("apply", busbridge.file(*queues))[0] == 0
+    assert "(?!theirs$)" in patterns()["busbridge.entities"]
+    assert busbridge("check", busbridge.file(*queues)) == (0, "Nothing to change.\n")

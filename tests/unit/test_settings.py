@@ -151,3 +151,12 @@ def test_an_unknown_option(
     said = capsys.readouterr().err
     assert said.startswith(usage)
     assert told in said.splitlines()[-1]
+
+
+def test_a_virtual_host_is_the_bridges_own_by_its_owners_word_alone() -> None:
+    """Anything but yes and no is refused: it decides whether users' queues are taken."""
+    assert not read_settings(argparse.Namespace(), {}).owns_vhost
+    assert read_settings(argparse.Namespace(own_vhost="yes"), {}).owns_vhost
+    assert not read_settings(argparse.Namespace(), {"BUSBRIDGE_OWN_VHOST": "no"}).owns_vhost
+    with pytest.raises(SettingsError, match="--own-vhost takes yes or no, not 'maybe'"):
+        read_settings(argparse.Namespace(own_vhost="maybe"), {})

@@ -38,6 +38,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
         (("--parameter", "x"), "is not NAME=VALUE"),
         (("--from", "az"), "Config.json"),
         (("--parameters", "missing.json"), "missing.json: No such file"),
+        (("--flavour", "plain", "--own-vhost"), "--own-vhost is for --flavour bridge"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_in_a_sentence(
