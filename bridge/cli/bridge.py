@@ -108,7 +108,10 @@ class Bridge:
             companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
             supervisor=supervisor,
             whole=namespace.reconciler.whole,
+            standbys=namespace.membership.standbys,
         )
+        namespace.membership.on_changed = self._sidecar.choice.wake
+        self._sidecar.choice.on_changed = namespace.membership.wake
         namespace.reconciler.upkeep.leading = self._sidecar.routes
         namespace.directory.follow(self._sidecar.follow)
         self.operations = Operations(lambda: namespace.administration, namespace.counting)
@@ -146,6 +149,8 @@ class Bridge:
         self.on_stop(admin.close)
         self.on_stop(namespace.close)
         await namespace.start()
+        others = self.supervisor.keep("other bridges", namespace.membership.run)
+        self._parts.push_async_callback(self._stopping.end, others.task)
         # A RabbitMQ that has just started may not have all its queues up yet.
         await retry(
             partial(namespace.apply, self.wanted),

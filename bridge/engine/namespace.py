@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -53,6 +54,7 @@ from bridge.engine.deferral.entities import Deferral
 from bridge.engine.deferral.receiving import DeferredReceiving
 from bridge.engine.forwarding.forwarder import Forwarder
 from bridge.engine.forwarding.forwarding import Forwarding
+from bridge.engine.membership import Membership
 from bridge.engine.ownership.services import Services
 from bridge.engine.peers import Peers, WaitingHere
 from bridge.engine.poison import Poison
@@ -70,6 +72,7 @@ from bridge.engine.settlement.locktable import LockTable
 from bridge.engine.settlement.settling import Settling, refusal
 from bridge.engine.state import State
 from bridge.machine.arrival import MALFORMED_MESSAGE
+from bridge.machine.standbys import Standbys
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.errors import (
@@ -110,6 +113,7 @@ class RabbitNamespace:
         counting: counts messages.
         disposal: deletes idle entities.
         forwarding: the forwarders of the entities that this process leads.
+        membership: the other live bridges.
         poison: the counts of input that could not be handled.
         reconciler: keeps RabbitMQ in line with the definitions.
         state: the engine's health.
@@ -196,6 +200,9 @@ class RabbitNamespace:
         )
         self._sessions.introduce(self._peers)
         self._notifications = Notifications(services, lambda: self.reconciler.wake(), self._on_told)
+        self.membership = Membership(
+            Standbys(os.urandom(16)), self._peers, self._notifications, self._locks
+        )
         self._receiving = Receiving(services, self._turn, lambda path: self._usage.note(path))
         self._deferred = DeferredReceiving(self._deferral, services, self._peers, self.settle)
         self._usage = Usage(
@@ -572,6 +579,7 @@ class RabbitNamespace:
         """Consume this bridge's own queue, and notifications, on a new extra connection."""
         await self._peers.listen(connection, self._locks.rename())
         await self._notifications.listen(connection)
+        self.membership.listened()
 
     def _on_told(self, kind: str, path: EntityPath) -> None:
         """Handle a notification: an entity was changed or peeked, or its queue is full."""

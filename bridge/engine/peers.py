@@ -69,6 +69,13 @@ HELD = 3
 SESSIONS = "session-"
 """The prefix of `do` in questions between bridges about sessions."""
 
+STANDBYS = "standbys"
+"""`do` of a question without an answer: which inboxes a bridge consumes (`membership`)."""
+
+
+def _unheard(question: Table) -> None:
+    pass
+
 
 class Peers:
     """Asks other bridges, and answers them.
@@ -84,6 +91,9 @@ class Peers:
         waiting_here: returns the numbers of scheduled messages of an entity that is led here.
         of_clients: carries out a client's request, given its address; returns the reply.
         administer: answers requests to the administration API.
+
+    Attributes:
+        on_standbys: called with what another bridge tells of the inboxes that it consumes.
     """
 
     def __init__(
@@ -111,6 +121,7 @@ class Peers:
         self._waiting_here = waiting_here
         self._of_clients = of_clients
         self._administer = administer
+        self.on_standbys: Callable[[Table], None] = _unheard
         self._bound: Binding | None = None
         self._answers = Tasks()
 
@@ -279,6 +290,9 @@ class Peers:
             return await self._of_sessions(what, question)
         if what.startswith(CLIENT):
             return await self._of_clients(what, question, address)
+        if what == STANDBYS:
+            self.on_standbys(question)
+            return encode_done(())
         if what == "waiting":
             start, count = (cast(int, question[name][1]) for name in ("start", "count"))
             found = self._waiting_here(_string(question, "path"), start, min(count, 5_000))

@@ -1,13 +1,14 @@
 """One term of an entity's leader: from the first arrival of the inbox to the end of the term.
 
-**Theory.** Every bridge process consumes every inbox. An inbox has a single active consumer, which
-RabbitMQ elects. So the first arrival means: this process is the leader now. The leader reads the
-journal's tail, and only then begins to carry out arrivals. Arrivals and acks go over one channel,
-publications over another, so that RabbitMQ works on both at once. A term ends by closing both
-channels, the publishing one first. RabbitMQ then returns the unacked arrivals, in order and before
-anything newer, to the next leader. When both channels end at once, the next leader may get arrivals
-before RabbitMQ has handled the last publications. So it waits for the end of the channel whose
-address is in the journal's last markers and snapshots. A publication that fails ends the term.
+**Theory.** Two bridge processes consume each inbox (`machine.standbys`). An inbox has a single
+active consumer, which RabbitMQ elects. So the first arrival means: this process is the leader now.
+The leader reads the journal's tail, and only then begins to carry out arrivals. Arrivals and acks
+go over one channel, publications over another, so that RabbitMQ works on both at once. A term ends
+by closing both channels, the publishing one first. RabbitMQ then returns the unacked arrivals, in
+order and before anything newer, to the next leader. When both channels end at once, the next leader
+may get arrivals before RabbitMQ has handled the last publications. So it waits for the end of the
+channel whose address is in the journal's last markers and snapshots. A publication that fails ends
+the term.
 
 A term that ends in order writes a commit marker to the journal: all its publications are confirmed.
 Without one, the next leader publishes again whatever may not have reached its queue. After a kill,
@@ -84,6 +85,10 @@ async def _first(*waits: Awaitable[object], within_s: float) -> None:
             task.cancel()
 
 
+def _nothing() -> None:
+    pass
+
+
 async def _at_once(error: BrokerError) -> None:
     """Wait for nothing: nobody makes resources again."""
 
@@ -102,7 +107,11 @@ class Leader:
         in_flight: the unconfirmed publications; set once the publishing channel is open.
         meters: the entity's counters.
         waits: takes note of what waits, for health.
+        elected: set when RabbitMQ has elected this process: it takes over, or leads.
+        over: why the term ends, or has ended, without a fault; else `None`.
         is_ready: the takeover is done, and the leader carries out arrivals.
+        on_consuming: called when RabbitMQ may elect this process from now on.
+        on_leading: called when the takeover is done.
         on_refused: called when a queue refused a publication; its setter must end the term.
         may_publish: the sequencer's publications may be published, an earlier term's included.
         has_begun: whether this term has led, whether or not it has ended since.
@@ -124,6 +133,8 @@ class Leader:
         self.meters = state.meters
         self.waits = state.waits
         self.is_ready = False
+        self.on_consuming: Callable[[], None] = _nothing
+        self.on_leading: Callable[[], None] = _nothing
         self.on_refused: Callable[[PublishRefused], None] | None = None
         self._term = os.urandom(16)
         self._state = state
@@ -135,7 +146,7 @@ class Leader:
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._elected = asyncio.Event()
+        self.elected = asyncio.Event()
         self._arrivals = ArrivalBuffer(state.prefetch)
         self._token = OwnershipToken(self.name, self._term)
         self._buckets = Buckets(self, connection, clock)
@@ -147,7 +158,7 @@ class Leader:
         self._segments: Segments | None = None
         self._inherited = Inherited(state.returning, self._loop.time)
         self._is_pump_due = False
-        self._over: TermOver | None = None
+        self.over: TermOver | None = None
         self.may_publish = False
         self.has_begun = False
         self.has_failed = False
@@ -157,7 +168,7 @@ class Leader:
         return f"<Leader of {self.name!r} [{now}, {len(self._arrivals)} arrived]>"
 
     def _note_other(self) -> None:
-        if not self._elected.is_set() and not self._ended.done():
+        if not self.elected.is_set() and not self._ended.done():
             self._state.leaderless_ms = None
 
     async def run(self) -> None:
@@ -183,7 +194,7 @@ class Leader:
         """Let publications be confirmed, and close the channels, which gives the inbox up."""
         if self.has_begun:
             await self._state.companion.end(self.name)
-        if self._elected.is_set():
+        if self.elected.is_set():
             self._state.note_leaderless(self._clock())
         tasks = (main, *self._tasks)
         for task in tasks:
@@ -209,10 +220,16 @@ class Leader:
         if not self._ended.done():
             self._ended.set_result(None)
 
-    def leave(self) -> None:
-        """Carry out no more arrivals; the term ends when all publications are confirmed."""
-        self._over = TermOver(text="it goes on over another connection")
-        self.go_on()
+    def leave(self, why: str) -> None:
+        """Carry out no more arrivals; the term ends when all publications are confirmed.
+
+        A term that has not been elected ends at once.
+        """
+        self.over = TermOver(text=why)
+        if self.elected.is_set():
+            self.go_on()
+        else:
+            self.fail(self.over)
 
     async def _settle(self) -> None:
         """Wait until all publications are confirmed or failed; write a commit marker if none has.
@@ -324,9 +341,10 @@ class Leader:
         await consuming.consumers.qos(self._arrivals.prefetch)
         inbox = names.inbox(self.name)
         await consuming.consumers.consume(inbox, self._on_delivery, on_cancel=self._on_cancel)
+        self.on_consuming()
         # RabbitMQ elects this consumer within the time, or another process is the leader.
         self._loop.call_later(ELECTED_S, self._note_other)
-        await self._elected.wait()
+        await self.elected.wait()
         elected_s = self._loop.time()
         self._state.note_leaderless(self._clock())
         with self.waits.begin(self.name, "the new leader reads the journal") as wait:
@@ -338,6 +356,7 @@ class Leader:
         self.meters.terms += 1
         self.is_ready = self.meters.is_active = self.has_begun = True
         self._state.companion.begin(self.name)
+        self.on_leading()
         self._buckets.messages.fire()
         self._pump()
 
@@ -410,7 +429,7 @@ class Leader:
 
     def _on_delivery(self, delivery: Delivery) -> None:
         self._arrivals.add(delivery)
-        self._elected.set()
+        self.elected.set()
         if self._arrivals.is_overfull and not self.is_ready:
             self._mind_prefetch()
         self.go_on()
@@ -457,7 +476,7 @@ class Leader:
         scheduled = self._buckets.messages
         while (
             arrivals
-            and self._over is None
+            and self.over is None
             and self.is_ready
             and self.in_flight.has_room
             and scheduled.has_room
@@ -562,9 +581,9 @@ class Leader:
         prefetch = self._arrivals.better_prefetch()
         if prefetch is not None:
             self._state.prefetch = prefetch
-            self._over = TermOver(text=f"{prefetch} arrivals at once from now on")
-        if self._over is not None and not self.in_flight.open:
-            self.fail(self._over)
+            self.over = TermOver(text=f"{prefetch} arrivals at once from now on")
+        if self.over is not None and not self.in_flight.open:
+            self.fail(self.over)
 
 
 def _native_in(command: Command) -> Item | None:

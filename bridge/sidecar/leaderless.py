@@ -11,6 +11,9 @@ LEADERLESS_MS = 2_000
 LEADERLESS_NAMED = 5
 """Maximum number of entities that the report names; there may be thousands."""
 
+TOLD_S = 30.0
+"""How long a failure is reported after the last failed term."""
+
 
 def leaderless_reason(
     leaderless: Mapping[str, int], silent: Container[str], now_ms: int
@@ -35,3 +38,20 @@ def leaderless_reason(
     )
     rest = f" and {len(late) - LEADERLESS_NAMED} more" if len(late) > LEADERLESS_NAMED else ""
     return f"Nobody numbers what is sent to {named}{rest}; it waits."
+
+
+def failing_reasons(
+    failing: Mapping[str, tuple[float, str]], silent: Container[str], now_s: float
+) -> list[str]:
+    """Return a sentence for each entity whose terms fail again and again.
+
+    Args:
+        failing: the entities, with the time (s) and the error of the last failed term.
+        silent: those with a queue that gives no answer.
+    """
+    return [
+        f"The sequencer of {name!r} fails again and again; what is sent waits for its number: "
+        f"{error}."
+        for name, (at_s, error) in failing.items()
+        if now_s - at_s < TOLD_S and name not in silent
+    ]

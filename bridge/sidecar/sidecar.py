@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from bridge.background.supervisor import Supervisor
@@ -19,12 +19,14 @@ from bridge.broker.errors import BrokerError, BrokerSilent, NotFound, PublishRef
 from bridge.engine.clock import now_ms
 from bridge.engine.poison import Poison
 from bridge.machine.idleness import Use, changed
+from bridge.machine.standbys import Standbys
 from bridge.machine.suspects import Suspect, is_silence
 from bridge.model.entity import Namespace, SendEntity, Tier, Topic, send_entities
 from bridge.sidecar.expired_unnumbered import return_expired
+from bridge.sidecar.inbox_choice import InboxChoice
 from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import Companion, LeaderState, TermOver
-from bridge.sidecar.leaderless import leaderless_reason
+from bridge.sidecar.leaderless import failing_reasons, leaderless_reason
 from bridge.sidecar.left_out import LOOK_S as LOOK_AT_TOPICS_S
 from bridge.sidecar.left_out import LeftOutWatch, silent_subscriptions
 from bridge.sidecar.meters import Meters
@@ -46,9 +48,6 @@ RESTART_MAX_S = 5.0
 FAILURES_MAX = 3
 """Number of failed terms of a sequencer in a row from which on the failure is reported."""
 
-TOLD_S = 30.0
-"""How long a failure is reported after the last failed term."""
-
 log = logging.getLogger(__name__)
 
 
@@ -68,8 +67,10 @@ class Sidecar:
         supervisor: keeps the leaders running.
         whole: waits while an entity is known to lack a resource: a new exchange carries nothing
             until all its bindings are made.
+        standbys: what is known of the other bridges; of none unless given.
 
     Attributes:
+        choice: the inboxes that this process consumes.
         connected: set when there is a connection to RabbitMQ for the first time.
         pool: the connections.
         routes: the routes of the entities that this process leads.
@@ -87,6 +88,7 @@ class Sidecar:
         companion: Companion | None = None,
         supervisor: Supervisor | None = None,
         whole: Callable[[str], Awaitable[None]] = _whole,
+        standbys: Standbys | None = None,
     ) -> None:
         self.connected = asyncio.Event()
         self._tier = tier
@@ -99,6 +101,8 @@ class Sidecar:
         self._states: dict[str, LeaderState] = {}
         self._leaders: dict[str, Leader] = {}
         self.routes = Routes(self._states, self._leaders, clock)
+        standbys = standbys or Standbys(b"alone")
+        self.choice = InboxChoice(standbys, self._states, self._leaders, clock)
         self._whole = whole
         self._watches: dict[Leader, Sequence[LeftOutWatch | MissingQueues]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -125,7 +129,7 @@ class Sidecar:
         now_s = asyncio.get_running_loop().time()
         silent = {suspect.name for suspect in self.silent}
         waiting = leaderless_reason(self.leaderless, silent, self._clock())
-        return [*([waiting] if waiting else []), *self._failure_reasons(now_s, silent)]
+        return [*([waiting] if waiting else []), *failing_reasons(self._failing, silent, now_s)]
 
     @property
     def silent(self) -> list[Suspect]:
@@ -148,14 +152,6 @@ class Sidecar:
             if state.leaderless_ms is not None
         ]
         return {name: at_ms for at_ms, name in sorted(since)}
-
-    def _failure_reasons(self, now_s: float, silent: Container[str]) -> list[str]:
-        return [
-            f"The sequencer of {name!r} fails again and again; what is sent waits for its number: "
-            f"{error}."
-            for name, (at_s, error) in self._failing.items()
-            if now_s - at_s < TOLD_S and name not in silent
-        ]
 
     @property
     def meters(self) -> dict[str, Meters]:
@@ -209,6 +205,7 @@ class Sidecar:
                 companion=self._companion,
                 waits=self._supervisor.waits,
             )
+            self.choice.add(key)
             self._employ(key)
         else:
             before, state.entity = state.entity, entity
@@ -227,6 +224,7 @@ class Sidecar:
             if now is not None and incarnation_of(now) == incarnation_of(state.entity):
                 continue
             del self._states[key]
+            self.choice.remove(key)
             self._failing.pop(state.entity.path, None)
             self.pool.give_back(state.entity.path)
             if task := self._tasks.pop(key, None):
@@ -247,6 +245,7 @@ class Sidecar:
                 "expired messages", self._return_expired, may_end=self._stopping.is_set
             ).task
             self._tasks["/"] = self._supervisor.keep("topics", self._look_at_topics).task
+            self._tasks["//"] = self._supervisor.keep("inboxes", self.choice.run).task
             await self._stopped.wait()
         finally:
             self._is_running = False
@@ -307,11 +306,13 @@ class Sidecar:
         state = self._states[key]
         while not self._stopping.is_set():
             name = state.entity.path
+            await self.choice.wanted(key)
             await self._whole(name)
             way = await self._way(name)
             lease = Lease(way.connection, name)
             leader = Leader(state, lease, way, self._clock, partial(self._made_again, name))
             self._leaders[key] = leader
+            self.choice.watch(key, leader)
             steady = None
             if name in self.pool.suspects:
                 steady = leader.start(self._return(leader))
@@ -346,6 +347,7 @@ class Sidecar:
                 # An entity that was created again may have its next leader already.
                 if self._leaders.get(key) is leader:
                     del self._leaders[key]
+                    self.choice.ended(key, leader)
                 if steady is not None:
                     steady.cancel()
                 for watch in self._watches.pop(leader, ()):
@@ -368,7 +370,7 @@ class Sidecar:
             if leader.is_ready:
                 self.pool.suspects.answered(leader.name)
                 steady_s += LOOK_S
-        leader.leave()
+        leader.leave("it goes on over another connection")
 
     def _keep_leading(self, name: str, lead: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Lead an entity again, after whatever ends that, until the sidecar stops."""

@@ -5,6 +5,7 @@ changed   this entity's definition has changed: read it
 peeked    the first peek of this entity: write settled numbers from now on
 full      this entity's queue takes no more messages now
 who       a client looks for bridges: answer with the name of this bridge's queue
+here      a bridge has a new queue, or wants to be known: the process's name instead of a path
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ CHANGED = ""
 ENTITY_CHANGED = "changed"
 FULL = "full"
 PEEKED = "peeked"
+HERE = "here"
+
+
+def _unheard(bridge: bytes, queue: bytes) -> None:
+    pass
 
 
 class Notifications:
@@ -38,6 +44,9 @@ class Notifications:
     Args:
         on_changed: called when definitions have changed.
         on_told: called with another bridge's notification of an entity (a type and a path).
+
+    Attributes:
+        on_here: called with the names of a bridge's process and of its queue.
     """
 
     def __init__(
@@ -52,6 +61,7 @@ class Notifications:
         self._poison = services.departure.poison
         self._on_changed = on_changed
         self._on_told = on_told
+        self.on_here: Callable[[bytes, bytes], None] = _unheard
         self._bound: Binding | None = None
 
     async def listen(self, connection: Connection) -> None:
@@ -84,9 +94,22 @@ class Notifications:
         except (ServiceBusError, BrokerError):
             return
 
+    def tell_here(self, bridge: bytes) -> bool:
+        """Tell all bridges the name of this process's queue; return whether RabbitMQ took it."""
+        properties = Properties(type=HERE, app_id=self._locks.instance.hex()).encode()
+        try:
+            self._sender.tell(names.EVENTS, properties, bridge.hex().encode())
+        except (ServiceBusError, BrokerError):
+            return False
+        return True
+
     def _on_delivery(self, delivery: Delivery) -> None:
         try:
             properties = Properties.decode(delivery.properties)
+            if properties.type == HERE:
+                queue = bytes.fromhex(properties.app_id or "")
+                self.on_here(bytes.fromhex(delivery.body.decode()), queue)
+                return
             is_of_entity = properties.type in (ENTITY_CHANGED, FULL, PEEKED)
             path = parse_path(delivery.body.decode()) if is_of_entity else None
         except (ServiceBusError, ValueError) as error:

@@ -1,0 +1,156 @@
+"""The live bridges, and what each consumes: what a bridge tells the others, and hears from them.
+
+    here      a notification to all (`Notifications`): this process has this queue now
+    standbys  a question to each known bridge, once a second: the inboxes that were begun or given
+              up since the last one, all of them to a new bridge
+
+A bridge's own queue is exclusive to its connection, so the question to a bridge that is gone comes
+back unroutable: its death is known within a second, without a listing. A bridge that is slow has
+its queue, and RabbitMQ's consumers, and counts as live. An older bridge tells nothing: it consumes
+every inbox, and is not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+from bridge.broker.errors import BrokerError, PublishRefused, Unroutable
+from bridge.engine.administration.notifications import Notifications
+from bridge.engine.peers import STANDBYS, Peers
+from bridge.engine.settlement.locktable import LockTable
+from bridge.machine.standbys import DIGEST_BYTES, Standbys, Told
+from bridge.model.errors import ServiceBusError
+from bridge.wire.basic import Table, text
+
+BEAT_S = 1.0
+"""Time between two questions to each other bridge."""
+
+CHANGES_S = 0.2
+"""Time between two questions while there are changes to tell."""
+
+HERE_S = 10.0
+"""Time between two notifications, for bridges that missed one."""
+
+RETURN_S = 5.0
+"""Time after a new connection within which no other bridge counts as gone: RabbitMQ has failed,
+perhaps, and the others connect again, too, each with a queue of a new name."""
+
+log = logging.getLogger(__name__)
+
+
+def _nothing() -> None:
+    pass
+
+
+class Membership:
+    """This bridge among the others.
+
+    Args:
+        standbys: what is known of the others; they are told what it says of this bridge.
+
+    Attributes:
+        on_changed: called when `standbys` has heard something new.
+    """
+
+    def __init__(
+        self, standbys: Standbys, peers: Peers, notifications: Notifications, locks: LockTable
+    ) -> None:
+        self.standbys = standbys
+        self.on_changed: Callable[[], None] = _nothing
+        self._peers = peers
+        self._notifications = notifications
+        self._locks = locks
+        self._queues: dict[bytes, bytes] = {}
+        self._here_s = float("-inf")
+        self._judges_from_s = float("-inf")
+        self._wake = asyncio.Event()
+        peers.on_standbys = self._on_question
+        notifications.on_here = self._met
+
+    def __repr__(self) -> str:
+        return f"Membership({len(self._queues)} other bridges)"
+
+    def wake(self) -> None:
+        """Tell the others soon what has changed."""
+        self._wake.set()
+
+    def listened(self) -> None:
+        """Note that this bridge has a new connection, and a queue with a new name."""
+        now_s = asyncio.get_running_loop().time()
+        self._here_s = float("-inf")
+        self._judges_from_s = now_s + RETURN_S
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Tell the other bridges, and notice which are gone, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            if loop.time() - self._here_s >= HERE_S and self._notifications.tell_here(
+                self.standbys.own
+            ):
+                self._here_s = loop.time()
+            for bridge in list(self._queues):
+                self._tell(bridge)
+            await asyncio.sleep(CHANGES_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_S - CHANGES_S):
+                    await self._wake.wait()
+
+    def _tell(self, bridge: bytes) -> None:
+        queue = self._queues[bridge]
+        told = self.standbys.untold(bridge) or Told(False, ())
+        question: Table = {
+            "do": text(STANDBYS),
+            "bridge": ("x", self.standbys.own),
+            "queue": ("x", self._locks.instance),
+            "all": ("t", told.is_whole),
+            "consumed": ("x", b"".join(told.consumed)),
+            "stopped": ("x", b"".join(told.stopped)),
+        }
+        try:
+            self._peers.post(queue, question, partial(self._told, bridge, queue))
+        except (ServiceBusError, BrokerError):  # an alarm, or no connection
+            self.standbys.not_told(bridge)
+
+    def _told(self, bridge: bytes, queue: bytes, error: BrokerError | None) -> None:
+        """Take the outcome of a question; a queue of a dead node refuses it."""
+        if error is None or self._queues.get(bridge) != queue:
+            return
+        self.standbys.not_told(bridge)
+        is_gone = isinstance(error, Unroutable | PublishRefused)
+        if is_gone and asyncio.get_running_loop().time() >= self._judges_from_s:
+            log.info("bridge.gone name=%s", bridge.hex())
+            del self._queues[bridge]
+            self.standbys.forget(bridge)
+            self.on_changed()
+
+    def _on_question(self, question: Table) -> None:
+        bridge, queue, consumed, stopped = (
+            cast(bytes, question[name][1]) for name in ("bridge", "queue", "consumed", "stopped")
+        )
+        self._met(bridge, queue)
+        told = Told(bool(question["all"][1]), _digests(consumed), _digests(stopped))
+        if told.is_whole or told.consumed or told.stopped:
+            self.standbys.hear(bridge, told)
+            self.on_changed()
+
+    def _met(self, bridge: bytes, queue: bytes) -> None:
+        """Note a bridge and its queue; one with a new queue may have missed what it was told."""
+        if bridge == self.standbys.own or self._queues.get(bridge) == queue:
+            return
+        log.info("bridge.here name=%s queue=%s", bridge.hex(), queue.hex())
+        self._queues[bridge] = queue
+        self.standbys.meet(bridge)
+        self.standbys.not_told(bridge)
+        self.on_changed()
+        self._wake.set()
+
+
+def _digests(raw: bytes) -> tuple[bytes, ...]:
+    return tuple(raw[at : at + DIGEST_BYTES] for at in range(0, len(raw), DIGEST_BYTES))
