@@ -62,10 +62,12 @@ class Place(NamedTuple):
     Attributes:
         ahead: number of live bridges that rank before it.
         consuming: number of those that are known to consume the inbox.
+        arrivals: the sum of their numbers of arrival: another one when one of them was replaced.
     """
 
     ahead: int
     consuming: int
+    arrivals: int
 
 
 class Told(NamedTuple):
@@ -129,8 +131,9 @@ class _Inbox:
 
 @dataclass(slots=True)
 class _Other:
-    """Another live bridge."""
+    """Another live bridge; `arrival` is higher for each one that is met."""
 
+    arrival: int
     consumed: set[bytes] = field(default_factory=set)
     untold: dict[bytes, bool] = field(default_factory=dict)
     is_told: bool = False
@@ -154,6 +157,7 @@ class Standbys:
         self.may_hand_over = may_hand_over
         self._times = times or Times()
         self._others: dict[bytes, _Other] = {}
+        self._arrivals = 0
         self._inboxes: dict[str, _Inbox] = {}
         self._keys: dict[bytes, str] = {}
         self._told: set[bytes] = set()
@@ -173,6 +177,11 @@ class Standbys:
         return list(self._others)
 
     @property
+    def known(self) -> list[str]:
+        """The keys of this bridge's entities."""
+        return list(self._inboxes)
+
+    @property
     def is_due(self) -> bool:
         """Whether `decide` has something to look at at once."""
         return bool(self._changed)
@@ -190,7 +199,8 @@ class Standbys:
     def meet(self, bridge: bytes) -> None:
         """Note a live bridge; it consumes nothing as far as is known, and is told everything."""
         if bridge != self.own and bridge not in self._others:
-            self._others[bridge] = _Other()
+            self._arrivals += 1
+            self._others[bridge] = _Other(self._arrivals)
             self._changed.update(dict.fromkeys(self._inboxes))
 
     def forget(self, bridge: bytes) -> None:
@@ -317,10 +327,11 @@ class Standbys:
 
     def _place(self, entity: bytes) -> Place:
         if not self._others:
-            return Place(0, 0)
+            return Place(0, 0, 0)
         mine = rank(self.own, entity)
         ahead = [each for name, each in self._others.items() if rank(name, entity) < mine]
-        return Place(len(ahead), sum(entity in each.consumed for each in ahead))
+        consuming = sum(entity in each.consumed for each in ahead)
+        return Place(len(ahead), consuming, sum(each.arrival for each in ahead))
 
     def _decide_one(self, key: str, now_s: float, decisions: Decisions) -> bool:
         """Decide about one inbox; return whether time alone may change the decision."""

@@ -221,14 +221,9 @@ class Leader:
             self._ended.set_result(None)
 
     def leave(self, why: str) -> None:
-        """Carry out no more arrivals; the term ends when all publications are confirmed.
-
-        A term that has not been elected ends at once.
-        """
+        """End the term in order, as `stop` does; a takeover under way is finished first."""
         self.over = TermOver(text=why)
-        if self.elected.is_set():
-            self.go_on()
-        else:
+        if self.is_ready or not self.elected.is_set():
             self.fail(self.over)
 
     async def _settle(self) -> None:
