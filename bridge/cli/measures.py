@@ -23,6 +23,7 @@ from bridge.engine.namespace import RabbitNamespace
 from bridge.engine.poison import PLACES, Poison
 from bridge.gateway.admission import Ended, Refused
 from bridge.gateway.server import Gateway
+from bridge.machine.standbys import Standbys
 from bridge.machine.suspects import Suspect
 from bridge.sidecar.meters import Histogram, Meters
 from bridge.sidecar.sidecar import Sidecar
@@ -77,6 +78,7 @@ async def families(
         *_of_engine(namespace),
         *_of_entities(sidecar.meters),
         *of_leaderless(sidecar.leaderless),
+        *_of_bridges(namespace.membership.standbys),
         of_hidden(namespace.browsing.hidden),
         *_of_poison(namespace.poison),
         _of_silence([*namespace.state.silent, *sidecar.silent]),
@@ -113,6 +115,15 @@ def _of_engine(namespace: RabbitNamespace) -> Iterator[Metric]:
         yield _total(field.name, field.metadata["help"], getattr(counters, field.name))
     yield _gauge("locks", "Messages that are locked.", namespace.state.locks)
     yield _gauge("kept_messages", "Messages kept for the next receiver.", namespace.state.buffered)
+
+
+def _of_bridges(standbys: Standbys) -> Iterator[Metric]:
+    yield _gauge("bridges", "The live bridges, this one included.", 1 + len(standbys.others))
+    yield _gauge(
+        "inboxes_consumed",
+        "The inboxes that this bridge consumes, as leader or standby.",
+        standbys.consumed,
+    )
 
 
 def _of_background(supervisor: Supervisor) -> Iterator[Metric]:

@@ -1,7 +1,7 @@
 """Which bridges consume an inbox: its leader and its standby, chosen by rendezvous hashing.
 
-Every bridge ranks all live bridges for an entity by a hash of both names, so bridges that know the
-same live bridges agree without asking. The first one leads, the second one stands by, and the
+Every bridge ranks all live bridges for an inbox (`topology.shards`), so bridges that know the same
+live bridges agree without asking. The first one leads, the second one stands by, and the
 others do not consume the inbox. RabbitMQ's single active consumer alone decides who leads: a wrong
 view costs a consumer too many, or a late election, and never a second leader.
 
@@ -16,9 +16,12 @@ So the first of the live bridges never stops, whatever the others believe.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from bridge.topology import names
+from bridge.topology.shards import preference
 
 DIGEST_BYTES = 8
 """Length of the digest that stands for an entity between bridges."""
@@ -105,20 +108,11 @@ def digest(entity: str) -> bytes:
     return hashlib.blake2b(entity.lower().encode(), digest_size=DIGEST_BYTES).digest()
 
 
-def rank(bridge: bytes, entity: bytes) -> tuple[bytes, bytes]:
-    """Return what to sort bridges by for an entity (a digest), the first one lowest."""
-    return hashlib.blake2b(entity, key=bridge, digest_size=DIGEST_BYTES).digest(), bridge
-
-
-def ranked(bridges: Iterable[bytes], entity: bytes) -> list[bytes]:
-    """Return the bridges in the order in which they are to lead an entity (a digest)."""
-    return sorted(bridges, key=lambda each: rank(each, entity))
-
-
 @dataclass(slots=True)
 class _Inbox:
     """One inbox, as this bridge has it."""
 
+    name: str
     digest: bytes
     place: Place
     since_s: float
@@ -182,6 +176,11 @@ class Standbys:
         return list(self._inboxes)
 
     @property
+    def consumed(self) -> int:
+        """Number of inboxes that this bridge consumes."""
+        return sum(each.is_consumed for each in self._inboxes.values())
+
+    @property
     def is_due(self) -> bool:
         """Whether `decide` has something to look at at once."""
         return bool(self._changed)
@@ -227,7 +226,8 @@ class Standbys:
         """Add an entity by its path (lower case)."""
         if key not in self._inboxes:
             its = digest(key)
-            self._inboxes[key] = _Inbox(its, self._place(its), now_s)
+            self._inboxes[key] = inbox = _Inbox(names.inbox(key), its, Place(0, 0, 0), now_s)
+            inbox.place = self._place(inbox)
             self._keys[its] = key
             self._changed[key] = None
 
@@ -282,7 +282,7 @@ class Standbys:
             self._unfit[key] = None
         self._tell(inbox.digest, False)
         # It stops with the term that it was to end; another one begins only when it is needed.
-        inbox.place = self._place(inbox.digest)
+        inbox.place = self._place(inbox)
         if inbox.place.consuming >= CONSUMERS:
             inbox.is_wanted = False
         self._changed[key] = None
@@ -325,12 +325,13 @@ class Standbys:
         if other is not None:
             other.is_told = False
 
-    def _place(self, entity: bytes) -> Place:
+    def _place(self, inbox: _Inbox) -> Place:
         if not self._others:
             return Place(0, 0, 0)
-        mine = rank(self.own, entity)
-        ahead = [each for name, each in self._others.items() if rank(name, entity) < mine]
-        consuming = sum(entity in each.consumed for each in ahead)
+        queue = inbox.name
+        own = preference(self.own, queue)
+        ahead = [each for name, each in self._others.items() if preference(name, queue) > own]
+        consuming = sum(inbox.digest in each.consumed for each in ahead)
         return Place(len(ahead), consuming, sum(each.arrival for each in ahead))
 
     def _decide_one(self, key: str, now_s: float, decisions: Decisions) -> bool:
@@ -338,7 +339,7 @@ class Standbys:
         inbox = self._inboxes.get(key)
         if inbox is None:
             return False
-        place = self._place(inbox.digest)
+        place = self._place(inbox)
         if place != inbox.place:
             inbox.place, inbox.since_s = place, now_s
         self._mind_told(inbox, now_s)

@@ -8,6 +8,7 @@ shards. A message without a session id, which the owner dead-letters, is in shar
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 from bridge.model import entity as model
 from bridge.topology import names
@@ -57,13 +58,14 @@ def queues_by_key(queue: model.Queue) -> dict[str, str]:
     return {queue_key(queue, at): name for at, name in enumerate(active_queues(queue))}
 
 
-def in_order_of_choice(bridges: list[bytes], queue: str) -> list[bytes]:
+def in_order_of_choice(bridges: Iterable[bytes], queue: str) -> list[bytes]:
     """Return bridges in the order of preference to own a queue (rendezvous hashing).
 
     Every bridge computes the same order, and one bridge more or less moves few queues.
     """
-    return sorted(
-        bridges,
-        key=lambda bridge: hashlib.sha256(bridge + queue.encode()).digest(),
-        reverse=True,
-    )
+    return sorted(bridges, key=lambda bridge: preference(bridge, queue), reverse=True)
+
+
+def preference(bridge: bytes, queue: str) -> bytes:
+    """Return a digest: the bridge with the highest one is the first in the order of a queue."""
+    return hashlib.sha256(bridge + queue.encode()).digest()

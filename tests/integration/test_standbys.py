@@ -22,11 +22,12 @@ from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine.namespace import RabbitNamespace
-from bridge.machine.standbys import Standbys, Times, Told, digest, ranked
+from bridge.machine.standbys import Standbys, Times, Told, digest
 from bridge.model import entity as model
 from bridge.sidecar.sidecar import Sidecar
 from bridge.testing.process import Bridge
 from bridge.topology import names
+from bridge.topology.shards import in_order_of_choice
 from bridge.wire import envelope
 from bridge.wire.basic import Properties
 from bridge.wire.envelope import Item, Operation
@@ -304,7 +305,8 @@ async def test_an_entity_that_no_known_bridge_consumes_is_named(
         for other in others:
             standbys.hear(other, Told(True, everything))
         working = asyncio.create_task(sidecar.run())
-        ranks = {name: ranked([standbys.own, *others], digest(name)) for name in ENTITIES}
+        live = [standbys.own, *others]
+        ranks = {name: in_order_of_choice(live, names.inbox(name)) for name in ENTITIES}
         here = {name for name in ENTITIES if standbys.own in ranks[name][:2]}
         await until(lambda: leading(sidecar) == here)
         assert not sidecar.leaderless

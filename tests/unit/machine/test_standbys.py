@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
@@ -19,17 +20,23 @@ from bridge.machine.standbys import (
     Times,
     Told,
     digest,
-    ranked,
 )
+from bridge.topology import names
+from bridge.topology.shards import in_order_of_choice
 
 NAMES = [f"orders-{number}" for number in range(1_000)]
 BRIDGES = st.lists(st.binary(min_size=16, max_size=16), min_size=2, max_size=6, unique=True)
 LONG_S = 1_000.0
 
 
+def ranked(bridges: Iterable[bytes], name: str) -> list[bytes]:
+    """Return bridges in their order for an entity."""
+    return in_order_of_choice(bridges, names.inbox(name))
+
+
 def leads(bridges: list[bytes]) -> dict[str, bytes]:
     """Return who is to lead each entity."""
-    return {name: ranked(bridges, digest(name))[0] for name in NAMES}
+    return {name: ranked(bridges, name)[0] for name in NAMES}
 
 
 @given(st.lists(st.binary(min_size=16, max_size=16), min_size=2, max_size=2, unique=True))
@@ -50,7 +57,7 @@ def test_only_what_a_bridge_leads_moves_when_it_comes_or_goes(bridges: list[byte
         if before[name] != gone:
             assert after[name] == before[name]
         else:
-            assert after[name] == ranked(bridges, digest(name))[1]
+            assert after[name] == ranked(bridges, name)[1]
 
 
 def test_the_case_of_a_name_does_not_matter() -> None:
@@ -88,7 +95,7 @@ def consuming(own: bytes, *others: bytes, leading: bool) -> Standbys:
 
 def first_to_last(count: int = 3) -> list[bytes]:
     """Return bridges in their order for `orders`."""
-    return ranked([bytes([number]) * 16 for number in range(count)], digest("orders"))
+    return ranked([bytes([number]) * 16 for number in range(count)], "orders")
 
 
 def test_a_bridge_that_is_alone_consumes_every_inbox() -> None:
@@ -198,7 +205,7 @@ def test_hand_overs_are_spread_in_time() -> None:
         for each in settled(bridge, LONG_S + tick * 0.25)
         for name in each.hand_over
     ]
-    ours = [name for name in NAMES if ranked([own, other], digest(name))[0] == other]
+    ours = [name for name in NAMES if ranked([own, other], name)[0] == other]
     assert sorted(moved) == sorted(ours)
     first_s = settled(bridge, LONG_S)
     assert not any(each.hand_over for each in first_s), "none hands over twice"
@@ -369,7 +376,7 @@ class Bridges(RuleBasedStateMachine):
                 self.elect(entity)
         for entity in process.standbys.known:
             if not process.standbys.wants(entity):
-                ahead = ranked([name, *process.standbys.others], digest(entity)).index(name)
+                ahead = ranked([name, *process.standbys.others], entity).index(name)
                 assert ahead >= 2, "a first or second of those that it knows always consumes"
 
     def leave(self, entity: str, queue: list[bytes], name: bytes) -> None:
@@ -399,7 +406,7 @@ class Bridges(RuleBasedStateMachine):
             self.now_s += TERM_MIN_S
         for entity in ENTITIES:
             knowing = [name for name in everybody if entity in self.live[name].standbys.known]
-            best = ranked(knowing, digest(entity))[:2]
+            best = ranked(knowing, entity)[:2]
             queue = self.queues[entity]
             assert queue[:1] == best[:1], "the first bridge leads"
             assert set(queue) == set(best), "two consume, and no others"
