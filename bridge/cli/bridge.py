@@ -29,6 +29,7 @@ from bridge.broker.reconnect import is_permanent
 from bridge.cli.build import BUILD
 from bridge.cli.config import applied
 from bridge.cli.measures import families
+from bridge.cli.progress import Progress
 from bridge.cli.rabbitmq import rabbitmq_of
 from bridge.cli.settings import Settings
 from bridge.cli.stalls import Stalls
@@ -51,7 +52,7 @@ REACHED_S = 10.0
 """How long a start waits for RabbitMQ once its management API has answered."""
 
 APPLIED_S = 30.0
-"""How long a start waits for declared queues that are not up yet, and how often it tries."""
+"""How long a start waits for declared queues that are not up yet, while it makes no others."""
 
 
 class Bridge:
@@ -113,7 +114,9 @@ class Bridge:
         namespace.membership.on_changed = self._sidecar.choice.wake
         self._sidecar.choice.on_changed = namespace.membership.wake
         namespace.reconciler.upkeep.leading = self._sidecar.routes
+        self._idle_watch = IdleWatch(self._sidecar, namespace.disposal)
         namespace.directory.follow(self._sidecar.follow)
+        namespace.directory.follow(self._idle_watch.follow)
         self.operations = Operations(lambda: namespace.administration, namespace.counting)
 
     async def start(
@@ -151,12 +154,12 @@ class Bridge:
         await namespace.start()
         others = self.supervisor.keep("other bridges", namespace.membership.run)
         self._parts.push_async_callback(self._stopping.end, others.task)
+        progress = Progress()
         # A RabbitMQ that has just started may not have all its queues up yet.
         await retry(
-            partial(namespace.apply, self.wanted),
+            partial(namespace.apply, self.wanted, progress.note),
             wait_s=APPLY_AGAIN_S,
-            retryable=_may_pass,
-            total_s=APPLIED_S,
+            retryable=lambda error: _may_pass(error) and progress.still_s < APPLIED_S,
         )
         _log_findings(namespace.findings)
         await self._work()
@@ -168,7 +171,7 @@ class Bridge:
         self._parts.push_async_callback(self._stopping.ended, working.task)
         self.on_stop(sidecar.stop)
         for watching in (
-            keep("idle watch", IdleWatch(sidecar, self.namespace.disposal).run),
+            keep("idle watch", self._idle_watch.run),
             keep("journals", JournalWatch(sidecar, self._management).run),
         ):
             self._parts.push_async_callback(self._stopping.end, watching.task)
@@ -248,9 +251,10 @@ async def bridge_of(
             rabbitmq_of(settings, stopping, supervisor)
         )
         management = await parts.enter_async_context(Management(endpoint, management_urls))
-        stored = await Directory(management).read()
+        directory = Directory(management)
+        await directory.read()
         await _reach(endpoint)
-        wanted = applied(stored, config, settings.tier)
+        wanted = applied(directory.namespace, config, settings.tier)
         yield Bridge(
             *(settings, endpoint, management, wanted, parts, stopping, supervisor),
             management_url=next(iter(management_urls), ""),

@@ -22,6 +22,7 @@ from bridge.model import entity as model
 from bridge.model.access_rules import RuleSet, read_rules
 from bridge.model.errors import ServiceBusError
 from bridge.model.tiers import TIER_MESSAGE_SIZE_MAX_BYTES
+from bridge.topology.entity_table import Changes
 from policies.errors import ReadError
 
 WELL_KNOWN_RULE = model.AuthorizationRule(
@@ -102,7 +103,7 @@ async def _serve(
             app=application(service),
             supervisor=bridge.supervisor,
         )
-        bridge.namespace.directory.follow(lambda definitions: _heed(gateway, rules, definitions))
+        bridge.namespace.directory.follow(Heeding(gateway, rules).follow)
         await bridge.start(listeners.admin, gateway=gateway, service=service)
         await gateway.listen(listeners.amqp, tls=certified.tls)
         bridge.on_stop(gateway.stop)
@@ -113,9 +114,45 @@ async def _serve(
         await bridge.serve()
 
 
-def _heed(gateway: Gateway, rules: RuleSet, definitions: model.Namespace) -> None:
-    gateway.rules = rules.merged(RuleSet.of(definitions))
-    gateway.recheck()
+class Heeding:
+    """Has a gateway take over the access rules of changed entities, and end links.
+
+    Args:
+        rules: rules beside those of the definitions.
+    """
+
+    def __init__(self, gateway: Gateway, rules: RuleSet) -> None:
+        self._gateway = gateway
+        self._rules = rules
+        self._of_entities: dict[str, tuple[str, tuple[model.AuthorizationRule, ...]]] = {}
+        self._of_namespace: tuple[model.AuthorizationRule, ...] = ()
+
+    def follow(self, changes: Changes) -> None:
+        """Take over changed definitions; new entities end no link."""
+        if self._take_rules(changes) or changes.before:
+            self._gateway.recheck()
+
+    def _take_rules(self, changes: Changes) -> bool:
+        """Take over access rules; return whether any has changed."""
+        before = {
+            path: self._of_entities.pop(path)
+            for path in changes.before
+            if path in self._of_entities
+        }
+        after = {
+            path: (entity.name, entity.authorization_rules)
+            for path, entity in changes.fronts
+            if entity.authorization_rules
+        }
+        self._of_entities |= after
+        own, self._of_namespace = self._of_namespace, changes.namespace.authorization_rules
+        if before == after and own == self._of_namespace:
+            return False
+        of_definitions = RuleSet(
+            namespace=self._of_namespace, entities=dict(self._of_entities.values())
+        )
+        self._gateway.rules = self._rules.merged(of_definitions)
+        return True
 
 
 def _address(settings: Settings, listeners: _Listeners) -> str:

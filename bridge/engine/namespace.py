@@ -30,6 +30,7 @@ from bridge.engine.administration.notifications import (
     Notifications,
 )
 from bridge.engine.administration.policies import Policies
+from bridge.engine.administration.provision import OnProgress
 from bridge.engine.administration.reconciler import Reconciler
 from bridge.engine.administration.upkeep import OwnBindings, Upkeep
 from bridge.engine.administration.usage import Usage
@@ -85,6 +86,7 @@ from bridge.model.errors import (
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import description, names
 from bridge.topology.capabilities import Capabilities
+from bridge.topology.entity_table import Changes
 from bridge.topology.resources import Finding
 from bridge.wire.administration import Administer, Request, Response
 
@@ -261,7 +263,8 @@ class RabbitNamespace:
             session_shards,
             lambda: self.administration,
             Upkeep(
-                *(management, self.state, lambda: self.capabilities, own, bridges),
+                *(management, self.state, self.directory),
+                *(lambda: self.capabilities, own, bridges),
                 on_letters=lambda path, since_ms: self._dead_letters.begin(
                     self.directory.receivable(EntityPath(path)), since_ms
                 ),
@@ -302,7 +305,7 @@ class RabbitNamespace:
         self._is_clustered = await self._management.is_cluster()
         self._receiving.start(self._capabilities, is_clustered=self._is_clustered)
         self.directory.follow(self._on_definitions)
-        self._sending.tier = self.directory.namespace.tier
+        self._sending.tier = self.directory.tier
         self._sending.message_bytes_max = self._capabilities.message_bytes_max
         self._administration = Administration(
             self.directory,
@@ -324,15 +327,21 @@ class RabbitNamespace:
         await self._supervisor.until(self._sender.ready.wait())
         await self._supervisor.until(self._connections.ready.wait())
 
-    async def apply(self, namespace: model.Namespace) -> None:
+    async def apply(
+        self, namespace: model.Namespace, on_made: OnProgress = lambda made, count: None
+    ) -> None:
         """Create and update entities; all other entities stay as they are.
+
+        Args:
+            on_made: called with the numbers of RabbitMQ objects that are made, and of all to be
+                made.
 
         Raises:
             EntityConflict: an entity, or an object of RabbitMQ, exists with other settings that
                 cannot be changed.
             BrokerError: RabbitMQ refuses something.
         """
-        self.findings = await self.reconciler.apply(namespace)
+        self.findings = await self.reconciler.apply(namespace, on_made)
         self._notifications.tell(CHANGED, EntityPath(""))
 
     def _on_administered(self, path: str) -> None:
@@ -445,7 +454,7 @@ class RabbitNamespace:
             entity,
             rabbitmq_version=".".join(map(str, self.capabilities.version)),
             is_clustered=self._is_clustered,
-            tier=self.directory.namespace.tier,
+            tier=self.directory.tier,
             is_peeked=not isinstance(entity, model.Topic)
             and self._settlements.is_told(names.active_queue(entity.path)),
             full="" if isinstance(entity, model.Subscription) else self._sending.full(entity),
@@ -565,15 +574,15 @@ class RabbitNamespace:
 
         self._tasks.start(refuse())
 
-    def _on_definitions(self, namespace: model.Namespace) -> None:
-        self._sending.tier = namespace.tier
-        self._deferral.follow(namespace)
-        self._sessions.follow(namespace)
-        self._receiving.follow(namespace)
-        self._settlements.follow(namespace)
-        self.browsing.follow(namespace)
-        self._usage.follow(namespace)
-        self.forwarding.follow(namespace)
+    def _on_definitions(self, changes: Changes) -> None:
+        self._sending.tier = changes.namespace.tier
+        self._deferral.follow(changes)
+        self._sessions.follow(changes)
+        self._receiving.follow(changes)
+        self._settlements.follow(changes)
+        self.browsing.follow(changes)
+        self._usage.follow(changes)
+        self.forwarding.follow(changes)
 
     async def _on_up(self, connection: Connection) -> None:
         """Consume this bridge's own queue, and notifications, on a new extra connection."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from bridge.broker.management.api import Management
@@ -12,12 +13,9 @@ from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sessions.accepting import Accepting
 from bridge.machine.suspects import Suspect
-from bridge.model import entity as model
-from bridge.topology.capabilities import Capabilities
-from bridge.topology.compiler import compile as compile_namespace
 from bridge.topology.lacking import Lack
 from bridge.topology.policy import PREFIX, winners
-from bridge.topology.resources import Policy
+from bridge.topology.resources import Policy, Queue
 
 log = logging.getLogger(__name__)
 
@@ -142,17 +140,24 @@ class State:
         return found + list(self.findings)
 
 
-async def policy_reasons(
-    namespace: model.Namespace, capabilities: Capabilities, management: Management
-) -> list[str]:
-    """Return a sentence for each foreign policy that overrides the bridge's on a queue."""
+async def policy_reasons(queues: Iterable[Queue], management: Management) -> list[str]:
+    """Return a sentence for each foreign policy that overrides the bridge's on some of these."""
     users = await management.policies()
     operators = await management.policies(operator=True)
     foreign = [policy for policy in (*users, *operators) if not policy.name.startswith(PREFIX)]
     if not foreign:
         return []
+    return await asyncio.to_thread(_overriding, list(queues), users, operators, foreign)
+
+
+def _overriding(
+    queues: Iterable[Queue],
+    users: Sequence[Policy],
+    operators: Sequence[Policy],
+    foreign: Sequence[Policy],
+) -> list[str]:
     ruled: dict[tuple[bool, str], list[str]] = {}
-    for queue in compile_namespace(namespace, capabilities).queues:
+    for queue in queues:
         for policy in (*winners(queue, users), *winners(queue, operators)):
             if policy in foreign:
                 ruled.setdefault((policy.is_operator, policy.name), []).append(queue.name)

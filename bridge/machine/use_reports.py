@@ -26,6 +26,11 @@ class UseReports:
         self._used[key] = max(at_ms, self._used.get(key, at_ms))
         self._untold.add(key)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there are uses that were not reported; a report of them is due some time."""
+        return bool(self._untold)
+
     def is_due(self, now_ms: int) -> bool:
         """Whether a report is due."""
         if not self._untold:

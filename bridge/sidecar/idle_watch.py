@@ -8,6 +8,7 @@ delete    `engine.administration.disposal`
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 
@@ -20,8 +21,12 @@ from bridge.model.entity import Entity, EntityStatus, SendEntity, Subscription, 
 from bridge.model.errors import ServiceBusError
 from bridge.sidecar.leader import Leader
 from bridge.sidecar.sidecar import Sidecar
+from bridge.topology.entity_table import Changes
 
 TICK_S = 1.0
+
+NOT_LED_MS = 1_000
+"""The interval of the checks whether this process leads a temporary entity."""
 
 ABANDONED_S = 30.0
 """Time after which this process finishes the deletion of an entity that is `Deleting` and has no
@@ -32,6 +37,9 @@ log = logging.getLogger(__name__)
 
 class IdleWatch:
     """Watches the temporary entities that a sidecar leads.
+
+    It keeps a heap of the times at which something is due, so that a second costs the entities for
+    which something is due.
 
     Args:
         clock: the time (UTC ms).
@@ -51,21 +59,53 @@ class IdleWatch:
         self._tick_s = tick_s
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._running = Tasks()
-        self._deleting_s: dict[str, float] = {}
+        self._due_ms: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+        self._deleting_s: dict[str, float | None] = {}
+
+    def follow(self, changes: Changes) -> None:
+        """Take over which entities are temporary, or being deleted, from changed definitions."""
+        for path in changes.before:
+            self._due_ms.pop(path, None)
+            self._deleting_s.pop(path, None)
+        for path, front in changes.fronts:
+            if temporaries(front) or _deleting(front):
+                self._put(path, 0)
+            if front.status is EntityStatus.DELETING:
+                self._deleting_s[path] = None
 
     async def run(self) -> None:
         """Watch until cancelled."""
         try:
             while True:
                 await asyncio.sleep(self._tick_s)
-                for leader in self._sidecar.leading:
-                    if _is_watched(leader.entity):
-                        self._begin(leader.name, self._mind(leader))
+                for path in self._take_due():
+                    leader = self._sidecar.routes.leader_of(path)
+                    if leader is None:
+                        self._put(path, self._clock() + NOT_LED_MS)
+                    else:
+                        self._put(path, self._clock())  # until it is minded, each tick tries
+                        self._begin(leader.name, self._mind(leader, path))
                 self._mind_abandoned()
         finally:
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _put(self, path: str, at_ms: int) -> None:
+        """Look at a queue or topic at this time."""
+        self._due_ms[path] = at_ms
+        heapq.heappush(self._heap, (at_ms, path))
+
+    def _take_due(self) -> list[str]:
+        """Return the queues and topics (lower case) for which something is due."""
+        found: list[str] = []
+        now_ms = self._clock()
+        while self._heap and self._heap[0][0] <= now_ms:
+            at_ms, path = heapq.heappop(self._heap)
+            if self._due_ms.get(path) == at_ms and path not in found:
+                found.append(path)
+        return found
 
     def _begin(self, name: str, work: Coroutine[None, None, None]) -> None:
         """Start work as a task, unless work for the same entity is under way."""
@@ -75,17 +115,20 @@ class IdleWatch:
             return
         self._tasks[name] = self._running.start(_noted(name, work), f"idle watch {name}")
 
-    async def _mind(self, leader: Leader) -> None:
+    async def _mind(self, leader: Leader, path: str) -> None:
         deleting = _deleting(leader.entity)
         for entity in deleting:
             await self._delete(leader, entity)
-        uses = leader.sequencer.memory.uses
-        if deleting or self._clock() < uses.next_ms(leader.entity):
+        if deleting:
             return
-        await self._look(leader)
-        for entity in uses.idle(leader.entity, self._clock()):
-            if await self._is_idle(leader, entity, is_refused=False):
-                await self._delete(leader, entity)
+        uses = leader.sequencer.memory.uses
+        if self._clock() >= uses.next_ms(leader.entity):
+            await self._look(leader)
+            for entity in uses.idle(leader.entity, self._clock()):
+                if await self._is_idle(leader, entity, is_refused=False):
+                    await self._delete(leader, entity)
+        if path in self._due_ms and leader.is_ready:
+            self._put(path, uses.next_ms(leader.entity))
 
     async def _look(self, leader: Leader) -> None:
         """List consumers and bridges, and note the uses in the journal.
@@ -147,19 +190,14 @@ class IdleWatch:
 
     def _mind_abandoned(self) -> None:
         """Finish begun deletions of queues and topics without a leader: the inbox is gone."""
-        led = {leader.name for leader in self._sidecar.leading}
         now_s = asyncio.get_running_loop().time()
-        deleting = {
-            front.path for front in self._sidecar.entities if front.status is EntityStatus.DELETING
-        }
-        self._deleting_s = {path: self._deleting_s.get(path, now_s) for path in deleting - led}
         for path, since_s in self._deleting_s.items():
-            if now_s - since_s > ABANDONED_S:
+            if self._sidecar.routes.leader_of(path) is not None:
+                self._deleting_s[path] = None
+            elif since_s is None:
+                self._deleting_s[path] = now_s
+            elif now_s - since_s > ABANDONED_S:
                 self._begin(path, self._disposal.finish(path))
-
-
-def _is_watched(front: SendEntity) -> bool:
-    return bool(temporaries(front) or _deleting(front))
 
 
 def _deleting(front: SendEntity) -> list[Entity]:

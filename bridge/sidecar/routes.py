@@ -70,8 +70,12 @@ class Routes:
 
     def leads(self, front: str) -> bool:
         """Whether this process leads an entity."""
+        return self.leader_of(front) is not None
+
+    def leader_of(self, front: str) -> Leader | None:
+        """Return the ready leader of an entity (lower case); None when this process has none."""
         leader = self._leaders.get(front)
-        return leader is not None and leader.is_ready
+        return leader if leader is not None and leader.is_ready else None
 
     def is_elsewhere(self, front: str) -> bool:
         """Whether another process leads an entity."""

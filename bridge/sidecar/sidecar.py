@@ -21,7 +21,7 @@ from bridge.engine.poison import Poison
 from bridge.machine.idleness import Use, changed
 from bridge.machine.standbys import Standbys
 from bridge.machine.suspects import Suspect, is_silence
-from bridge.model.entity import Namespace, SendEntity, Tier, Topic, send_entities
+from bridge.model.entity import SendEntity, Tier, Topic
 from bridge.sidecar.expired_unnumbered import return_expired
 from bridge.sidecar.inbox_choice import InboxChoice
 from bridge.sidecar.leader import Leader
@@ -35,6 +35,7 @@ from bridge.sidecar.routes import Routes
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
+from bridge.topology.entity_table import Changes
 
 COUNT_S = 1.0
 """How long RabbitMQ may take to count the ready messages of the inboxes."""
@@ -215,13 +216,13 @@ class Sidecar:
                 for each in changed(before, entity):
                     uses.note(entity, each, Use.UPDATE, self._clock())
 
-    def follow(self, definitions: Namespace) -> None:
-        """Add or update the entities of a namespace, and drop those that are gone."""
-        there = {entity.path.lower(): entity for entity in send_entities(definitions)}
-        for key, state in list(self._states.items()):
-            now = there.get(key)
+    def follow(self, changes: Changes) -> None:
+        """Add or update changed entities, and drop those that are gone."""
+        there = dict(changes.fronts)
+        for key in changes.before:
+            state, now = self._states.get(key), there.get(key)
             # An entity that was created again is another one: its leader must be new.
-            if now is not None and incarnation_of(now) == incarnation_of(state.entity):
+            if state is None or (now and incarnation_of(now) == incarnation_of(state.entity)):
                 continue
             del self._states[key]
             self.choice.remove(key)

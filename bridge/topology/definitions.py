@@ -156,12 +156,12 @@ def assemble(base: model.Namespace, found: Iterable[model.Entity]) -> model.Name
     Subscriptions go to their topics; one whose topic is missing is left out.
     """
     everything = sorted(found, key=lambda entity: entity.path.lower())
-    subscriptions = [each for each in everything if isinstance(each, model.Subscription)]
+    subscriptions: dict[str, list[model.Subscription]] = {}
+    for each in everything:
+        if isinstance(each, model.Subscription):
+            subscriptions.setdefault(each.topic.lower(), []).append(each)
     topics = tuple(
-        dataclasses.replace(
-            topic,
-            subscriptions=tuple(s for s in subscriptions if s.topic.lower() == topic.name.lower()),
-        )
+        dataclasses.replace(topic, subscriptions=tuple(subscriptions.get(topic.name.lower(), ())))
         for topic in everything
         if isinstance(topic, model.Topic)
     )
@@ -175,12 +175,12 @@ def to_json(entity: model.Entity) -> Json:
     The form has every field but those that are None, and empty ones of `_WRITTEN_WHEN_GIVEN`.
     """
     form: Json = {"schema": SCHEMA, "kind": kind_of(entity).value.lower()}
-    for field in _fields(type(entity)):
+    for field, key, _ in _FIELDS[type(entity)]:
         value = getattr(entity, field)
         if value is None or (field == "session_shards" and value == 1):
             continue  # one shard is left out, as in definitions from before shards
         if value or field not in _WRITTEN_WHEN_GIVEN:
-            form[_key(field)] = written(field, value)
+            form[key] = written(field, value)
     return form
 
 
@@ -232,7 +232,7 @@ def unknown_fields(form: Value | Mapping[str, Value]) -> tuple[Finding, ...]:
     """Return a finding for each field of an entity's JSON form that this version does not know."""
     form = as_object(form)
     made = _KINDS.get(str(form.get("kind")))
-    known = {_key(field) for field in _fields(made)} if made else set()
+    known = {key for _, key, _ in _FIELDS[made]} if made else set()
     return tuple(
         Finding(
             entity=str(form.get("name", "")),
@@ -268,12 +268,17 @@ def namespace_from_json(form: Value | Mapping[str, Value]) -> model.Namespace:
     return model.Namespace(**_arguments(model.Namespace, form))
 
 
-def _fields(made: type) -> list[str]:
-    return [
-        field.name
+_Fields = tuple[tuple[str, str, Any], ...]
+"""The name, the key in JSON and the type of each field of a class."""
+
+
+def _fields_of(made: type) -> _Fields:
+    kinds = get_type_hints(made)
+    return tuple(
+        (field.name, _key(field.name), kinds[field.name])
         for field in dataclasses.fields(made)
         if field.name not in ("subscriptions", "queues", "topics")
-    ]
+    )
 
 
 def _key(field: str) -> str:
@@ -281,12 +286,16 @@ def _key(field: str) -> str:
     return _SPECIAL_KEYS.get(field, first + "".join(word.capitalize() for word in rest))
 
 
+_FIELDS: dict[type, _Fields] = {
+    made: _fields_of(made) for made in (model.Namespace, *_KINDS.values())
+}
+
+
 def _arguments(made: type, form: Mapping[str, Value]) -> dict[str, Any]:
-    kinds = get_type_hints(made)
     return {
-        field: read(kinds[field], field, _key(field), form[_key(field)])
-        for field in _fields(made)
-        if _key(field) in form
+        field: read(kind, field, key, form[key])
+        for field, key, kind in _FIELDS[made]
+        if key in form
     }
 
 

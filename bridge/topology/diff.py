@@ -83,7 +83,10 @@ def diff(wanted: Topology, live: Topology, *, keep: bool = False) -> tuple[Chang
         keep: keep unwanted resources, except bindings and policies that a wanted one replaces, and
             shovels of wanted queues.
     """
-    declared = _declared(wanted, live)
+    declared = declarations(
+        (*wanted.exchanges, *wanted.queues, *wanted.bindings),
+        (*live.exchanges, *live.queues, *live.bindings),
+    )
     policies = _policies(wanted, live, keep=keep)
     changes = [change for change in declared if change.action is Action.CONFLICT]
     changes += [change for change in policies if change.action is not Action.DELETE]
@@ -170,11 +173,14 @@ def is_owned(resource: Resource) -> bool:
             assert_never(resource)
 
 
-def _declared(wanted: Topology, live: Topology) -> list[Change]:
-    there = {key_of(each): each for each in live.resources}
+Declared = Exchange | Queue | Binding
+
+
+def declarations(wanted: Iterable[Declared], live: Iterable[Declared]) -> list[Change]:
+    """Return the creations of missing exchanges, queues and bindings, and the conflicts."""
+    there = {key_of(each): each for each in live}
     changes: list[Change] = []
-    declared: list[Resource] = [*wanted.exchanges, *wanted.queues, *wanted.bindings]
-    for resource in declared:
+    for resource in wanted:
         found = there.get(key_of(resource))
         if found is None:
             changes.append(Change(action=Action.CREATE, resource=resource))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from bridge.model import entity as model
-from bridge.topology import definitions, names
-from bridge.topology.diff import Action, diff
-from bridge.topology.resources import Binding, Exchange, Queue, Resource, Topology
+from bridge.topology import names
+from bridge.topology.diff import Action, Change
+from bridge.topology.resources import Binding, Exchange, Queue, Resource
 
 SHARED = ""
 """The owner of resources that all entities share."""
@@ -38,18 +37,17 @@ class Lack:
     conflict: str
 
 
-def lacking(namespace: model.Namespace, wanted: Topology, live: Topology) -> list[Lack]:
+def lacking(bases: Mapping[str, str], changes: Iterable[Change]) -> list[Lack]:
     """Return what is missing, or is there with other unchangeable settings.
 
     Args:
-        namespace: the entities that `wanted` was compiled from.
+        bases: the path of each entity, by the RabbitMQ name that its resources begin with.
+        changes: the changes that would make the live resources as wanted (`diff.declarations`).
     """
-    bases = {names.resource_base(each.path): each.path for each in definitions.entities(namespace)}
     found = [
         (change, change.resource)
-        for change in diff(wanted, live, keep=True)
+        for change in changes
         if isinstance(change.resource, Exchange | Queue | Binding)
-        and change.action in (Action.CREATE, Action.CONFLICT)
     ]
     gone = {each.name for _, each in found if isinstance(each, Exchange | Queue)}
     return [

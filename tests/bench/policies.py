@@ -190,7 +190,8 @@ async def creates(rabbit: Bench, count: int, owns_vhost: bool) -> list[float]:
                 with policies.making((entity,)), channel:
                     namespace = with_entity(namespace, entity)
                     await provide(
-                        *((entity,), namespace, capabilities, policies), *(management, channel)
+                        *(Namespace(queues=(entity,)), entity, namespace.queues[0]),
+                        *(capabilities, policies, management, channel),
                     )
                 await policies.put()
             took_s = time.monotonic() - begin_s

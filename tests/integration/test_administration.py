@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pamqp.base
 import pamqp.commands as spec
@@ -14,6 +13,7 @@ import pytest
 
 from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.management.api import Management
+from bridge.broker.management.listing import Listing
 from bridge.engine.namespace import RabbitNamespace
 from bridge.model import entity as model
 from bridge.model.errors import (
@@ -37,10 +37,12 @@ class Watched(Management):
         self.listings: list[str] = []
         self._task = asyncio.current_task()
 
-    async def _rows(self, *path: str, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
+    async def _listing(
+        self, *path: str, columns: Sequence[str] = (), unless: bytes = b""
+    ) -> Listing | None:
         if asyncio.current_task() is self._task:
             self.listings.append(path[0])
-        return await super()._rows(*path, columns=columns)
+        return await super()._listing(*path, columns=columns, unless=unless)
 
 
 class Interrupted(Management):
@@ -48,11 +50,13 @@ class Interrupted(Management):
 
     before = ""
 
-    async def _rows(self, *path: str, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
+    async def _listing(
+        self, *path: str, columns: Sequence[str] = (), unless: bytes = b""
+    ) -> Listing | None:
         if path[0] == self.before:
             self.before = ""
             await self.happens()
-        return await super()._rows(*path, columns=columns)
+        return await super()._listing(*path, columns=columns, unless=unless)
 
     async def happens(self) -> None:
         """What happens."""
@@ -259,7 +263,8 @@ async def test_a_bridge_that_starts_undoes_no_change_of_another(
         await namespace.apply(model.Namespace(queues=(model.Queue(name="new"),)))
         await namespace.close()
 
-        found = await other.namespace.directory.read()
+        await other.namespace.directory.read()
+        found = other.namespace.directory.namespace
         assert [(each.name, each.max_delivery_count) for each in found.queues] == [
             ("changed", 3),
             ("new", 10),

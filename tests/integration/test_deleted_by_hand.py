@@ -13,7 +13,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.live import HttpBroker
-from bridge.engine.administration.provision import read_resources
+from bridge.engine.administration.live_resources import read_live
 from bridge.engine.api import DeadLetter
 from bridge.message.message import EXPIRED
 from bridge.model import entity as model
@@ -262,7 +262,7 @@ async def test_dead_letters_of_rabbitmq_while_their_queue_is_not_bound(
         exchange = names.dead_letter_exchange(subscription.path)
         deleted = [
             each
-            for each in (await read_resources(live)).bindings
+            for each in (await read_live(live)).bindings
             if (each.source, each.destination) == (exchange, letters)
         ]
         assert deleted

@@ -17,12 +17,13 @@ from bridge.broker.errors import (
     ChannelClosed,
     PublishRefused,
 )
-from bridge.model.entity import Namespace, Tier
+from bridge.model.entity import Tier
 from bridge.sidecar.leader import Leader
 from bridge.sidecar.leader_state import Companion, LeaderState, TermOver
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology import names
+from bridge.topology.entity_table import Changes
 from bridge.wire import headers, journal
 from bridge.wire.basic import Properties
 from tests.fixtures.sidecar import Rig
@@ -182,7 +183,7 @@ async def test_the_next_leader_of_an_entity_outlives_the_last_one(
     try:
         await until(lambda: sidecar.leading)
         last, leaders = sidecar.leading[0], sidecar._leaders
-        sidecar.follow(Namespace())
+        sidecar.follow(Changes(before={orders.queue.name.lower(): orders.queue}))
         sidecar.add_entity(orders.queue)
         await until(lambda: leaders.get(orders.queue.name.lower()) not in (None, last))
         may_end.set()

@@ -10,7 +10,8 @@ import pamqp.commands as spec
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.management.api import Management
-from bridge.engine.administration.provision import provision, read_live
+from bridge.engine.administration.live_resources import read_live
+from bridge.engine.administration.provision import provision
 from bridge.engine.state import policy_reasons
 from bridge.model import entity as model
 from bridge.topology import definitions, names
@@ -39,11 +40,10 @@ async def test_a_definition_is_written_when_all_it_stands_on_is_fenced(
     with Relay(broker.url_of(vhost), holds=is_last_of_a_fence) as relay:
         async with Management(endpoint, broker.management_url) as management:
             connection = await Connection.open(parse_url(relay.url), name="test")
-            channel = await connection.channel()
             provisioning = asyncio.create_task(
                 provision(
                     *(NAMESPACE, model.Namespace(), await read_live(management)),
-                    *(capabilities, management, channel),
+                    *(capabilities, management, connection.channel),
                 )
             )
             await until(lambda: relay.holding.is_set() or provisioning.done())
@@ -74,13 +74,15 @@ async def test_the_bridge_gives_its_own_queues_policies_as_apply_does(
         theirs = Policy(name="theirs", pattern=".*", definition={"max-length": 1}, priority=40)
         await management.put_policy(theirs)
         connection = await Connection.open(parse_url(broker.url_of(vhost)), name="test")
-        channel = await connection.channel()
         for _ in range(2):
             live = await read_live(management)
-            await provision(namespace, model.Namespace(), live, capabilities, management, channel)
+            await provision(
+                *(namespace, model.Namespace(), live),
+                *(capabilities, management, connection.channel),
+            )
         await connection.close()
 
         assert {each.name for each in (*wanted.policies, theirs)} == {
             each.name for each in await management.policies()
         }
-        assert await policy_reasons(namespace, capabilities, management) == []
+        assert await policy_reasons(wanted.queues, management) == []

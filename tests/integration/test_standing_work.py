@@ -23,6 +23,7 @@ from bridge.model.access_rules import RuleSet
 from bridge.model.name import EntityPath
 from bridge.sidecar.idle_watch import IdleWatch
 from bridge.sidecar.journal_watch import JournalWatch
+from bridge.topology.entity_table import Changes
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
@@ -152,8 +153,10 @@ async def open_bridge(
         await admin.start(listener)
         gateway = Gateway(door.namespace, RuleSet(), supervisor=supervisor)
         port = await gateway.listen(listening)
+        idle = IdleWatch(door.sidecar, door.namespace.disposal)
+        idle.follow(Changes(after={each.name: each for each in queues}))
         watches = [
-            supervisor.keep("idle watch", IdleWatch(door.sidecar, door.namespace.disposal).run),
+            supervisor.keep("idle watch", idle.run),
             supervisor.keep("journals", JournalWatch(door.sidecar, door.management).run),
         ]
         try:

@@ -176,7 +176,8 @@ class Pool:
         try:
             yield Lease(connection, owner)
         finally:
-            await connection.close()
+            # Shielded: who is cancelled meanwhile would leave the connection open.
+            await asyncio.shield(asyncio.ensure_future(connection.close()))
 
     def suspect(self, owner: str, error: str) -> None:
         """Mark a queue that gave no answer as suspect; its next lease is of its own connection."""

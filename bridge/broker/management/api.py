@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import ManagementRefused
 from bridge.broker.management.http import TIMEOUT_S, HttpApi
+from bridge.broker.management.listing import Listing
 from bridge.topology.resources import Policy, Value
 
 _Rows = list[dict[str, Any]]
@@ -81,6 +82,13 @@ class Management:
         rows = await self._rows("global-parameters")
         return {row["name"]: row["value"] for row in rows}
 
+    async def global_parameters_unless(self, digest: bytes) -> Listing | None:
+        """Return all global parameters as rows with `name` and `value`.
+
+        The result is None when the answer has this digest: nothing has changed since.
+        """
+        return await self._listing("global-parameters", unless=digest)
+
     async def global_parameter(self, name: str) -> Value:
         """Return the value of a global parameter; None when there is no such parameter."""
         row = await self._http.request("GET", "global-parameters", name, absent=None)
@@ -129,6 +137,18 @@ class Management:
     async def queues(self, columns: Sequence[str] = ()) -> _Rows:
         """Return the queues and streams of the virtual host; `columns` limits their keys."""
         return await self._rows("queues", self.vhost, columns=columns)
+
+    async def listing(
+        self, kind: str, columns: Sequence[str] = (), unless: bytes = b""
+    ) -> Listing | None:
+        """Return the exchanges, queues or bindings (`kind`) of the virtual host.
+
+        Args:
+            columns: the keys that are needed; none: all.
+            unless: a digest; the result is None when the answer has it.
+        """
+        with _naming_the_binding():
+            return await self._listing(kind, self.vhost, columns=columns, unless=unless)
 
     async def queue(self, name: str) -> dict[str, Any] | None:
         """Return a queue with its figures, which are seconds old; None when it does not exist."""
@@ -245,9 +265,14 @@ class Management:
         await self._http.request("POST", "definitions", body=dict(definitions))
 
     async def _rows(self, *path: str, columns: Sequence[str] = ()) -> _Rows:
+        listing = await self._listing(*path, columns=columns)
+        return [] if listing is None else [row.value for row in listing.rows]
+
+    async def _listing(
+        self, *path: str, columns: Sequence[str] = (), unless: bytes = b""
+    ) -> Listing | None:
         query = {"columns": ",".join(columns)} if columns else {}
-        rows: _Rows = await self._http.request("GET", *path, query=query)
-        return rows
+        return await self._http.listing(unless, *path, query=query)
 
 
 @contextlib.contextmanager

@@ -281,7 +281,8 @@ class Administration:
 
     async def read(self, path: str) -> model.Entity | None:
         """Read an entity's definition from RabbitMQ; return the entity, or `None`."""
-        self._directory.take(await self._directory.fetch_entity(path))
+        await self._directory.fetch_entity(path)
+        self._directory.take(path)
         return self._directory.find(path)
 
     async def _there(self, path: str) -> model.Entity:
@@ -292,15 +293,32 @@ class Administration:
 
     async def write(self, entity: model.Entity) -> None:
         """Make the resources of an entity, then write its definition; both are in force then."""
-        wanted = definitions.with_entity(self._directory.namespace, entity)
         with self._policies.making((entity,)):
-            with await self.channel(entity.path) as channel:
-                await provide(
-                    *((entity,), wanted, self._capabilities, self._policies),
-                    *(self._management, channel),
-                )
+            await self._provide(entity)
             await self.define(entity)
         await self._policies.put()  # another bridge may have put policies without this entity
+
+    async def provide(self, entity: model.Entity) -> None:
+        """Make the resources of an entity that has a definition.
+
+        Raises:
+            EntityConflict: a resource exists with other unchangeable settings.
+            BrokerError: RabbitMQ, or its management API, refuses something.
+        """
+        with self._policies.making((entity,)):
+            await self._provide(entity)
+
+    async def _provide(self, entity: model.Entity) -> None:
+        with await self.channel(entity.path) as channel:
+            await provide(
+                self._directory.part(entity),
+                entity,
+                self._directory.another(entity.front),
+                self._capabilities,
+                self._policies,
+                self._management,
+                channel,
+            )
 
     async def undefine(self, path: str) -> None:
         """Delete an entity's definition, and tell other bridges."""

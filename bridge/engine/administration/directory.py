@@ -2,59 +2,77 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from bridge.broker.management.api import Management
 from bridge.engine import texts
+from bridge.engine.administration.reading import Reading
 from bridge.engine.poison import Poison
 from bridge.model import entity as model
 from bridge.model.errors import (
-    ArgumentError,
     EntityDisabled,
     EntityNotFound,
     NotAllowed,
 )
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import definitions
+from bridge.topology.entity_table import Changes, EntityTable, bare
 from bridge.topology.resources import Finding
 
 log = logging.getLogger(__name__)
 
-OnChange = Callable[[model.Namespace], None]
+OnChange = Callable[[Changes], None]
 
 
 class Directory:
     """All entities of the namespace.
+
+    What is read is decoded when its text has changed, and followers are told of what has changed:
+    so a read of unchanged definitions costs the comparison of a digest.
 
     An unreadable definition is noted as poison; its entity stays as it was read before. Of two
     overlapping reads the one that began last counts: one definition may change while all are read.
 
     Args:
         poison: the counter and log of unreadable definitions.
-
-    Attributes:
-        namespace: all entities, as last taken over (`take`).
     """
 
     def __init__(self, management: Management, poison: Poison | None = None) -> None:
         self._management = management
         self._poison = poison or Poison()
-        self._unreadable: dict[str, str] = {}
-        self._readable: dict[str, model.Entity] = {}
-        self._entities: dict[str, model.Entity] = {}
+        self._reading = Reading(management.vhost)
+        self._read = EntityTable()
+        self._taken = EntityTable()
+        self._untaken: set[str] = set()
+        self._tracked: list[set[str]] = [self._untaken]
         self._followers: list[OnChange] = []
         self._named: set[Finding] = set()
-        self._base = model.Namespace()
         self._begun = 0
         self._all_at = 0
         self._one_at: dict[str, int] = {}
-        self.namespace = model.Namespace()
+
+    @property
+    def namespace(self) -> model.Namespace:
+        """All entities, as last taken over; the first use after a change costs all of them."""
+        return self._taken.namespace
+
+    @property
+    def tier(self) -> model.Tier:
+        """The namespace's tier, as last taken over."""
+        return self._taken.base.tier
 
     def follow(self, on_change: OnChange) -> None:
-        """Call `on_change` whenever the definitions have changed."""
+        """Call `on_change` with what has changed whenever changed definitions are taken over."""
         self._followers.append(on_change)
+
+    def track(self) -> set[str]:
+        """Return a set to which each read adds the paths (lower case) of changed definitions."""
+        paths: set[str] = set()
+        self._tracked.append(paths)
+        return paths
 
     def entity(self, path: EntityPath) -> model.Entity:
         """Return an entity's definition.
@@ -62,7 +80,7 @@ class Directory:
         Raises:
             EntityNotFound: there is no entity of this name, or it has no such sub-queue.
         """
-        entity = self._entities.get(path.key)
+        entity = self._taken.find(path.key)
         if entity is None or path.sub_queue is SubQueue.TRANSFER_DEAD_LETTER:
             raise EntityNotFound(texts.not_found(str(path)))
         if path.sub_queue is not SubQueue.NONE and isinstance(entity, model.Topic):
@@ -103,86 +121,84 @@ class Directory:
             raise EntityDisabled(texts.disabled(entity.path, for_sends=False))
         return entity
 
-    async def read(self) -> model.Namespace:
-        """Read all definitions, take them over, and return them."""
-        self.take(await self.fetch())
-        return self.namespace
+    async def read(self) -> None:
+        """Read all definitions, and take them over."""
+        await self.fetch()
+        self.take()
 
-    async def fetch(self) -> model.Namespace:
-        """Read and return all definitions; no follower is called before `take`."""
-        prefix = definitions.parameter_prefix(self._management.vhost)
-        own_name = definitions.namespace_parameter_name(self._management.vhost)
-        base = model.Namespace()
-        readable: dict[str, model.Entity] = {}
-        unreadable: dict[str, str] = {}
+    async def fetch(self) -> None:
+        """Read all definitions; they are `known` then, and no follower is called before `take`."""
         self._begun = begun = self._begun + 1
-        for name, form in (await self._management.global_parameters()).items():
-            try:
-                if name == own_name:
-                    base = definitions.namespace_from_json(form)
-                elif name.startswith(prefix):
-                    readable[name] = self._entity(name, form)
-                    self._name_unknown(definitions.unknown_fields(form))
-            except Exception as error:
-                # Operators write definitions, too: an unreadable one must not hide the others.
-                unreadable[name] = f"{type(error).__name__}: {error}"
-                if name in self._readable:
-                    readable[name] = self._readable[name]
-                elif name == own_name:
-                    base = self._base
+        answer = await self._management.global_parameters_unless(self._reading.digest)
+        if answer is None:
+            self._all_at = max(begun, self._all_at)
+            return
+        read = await asyncio.to_thread(self._reading.read_all, answer.rows)
         if begun < self._all_at:
-            return self.known
+            return
         self._all_at = begun
-        self._keep_newer(begun, readable)
-        for name in unreadable:
-            if self._unreadable.get(name) != unreadable[name]:
-                self._poison.note("definition", name, unreadable[name])
-        self._unreadable, self._readable, self._base = unreadable, readable, base
-        return self.known
+        self._one_at = {path: at for path, at in self._one_at.items() if at > begun}
+        self._note(self._reading.accept(read, answer.digest, newer=self._one_at), read.base)
+        for name, error in read.unreadable.items():
+            self._poison.note("definition", name, error)
+        self._name_unknown(read.unknown)
 
-    @property
-    def known(self) -> model.Namespace:
-        """All entities as last read, taken over or not."""
-        return definitions.assemble(self._base, self._readable.values())
+    async def fetch_entity(self, path: str) -> model.Entity | None:
+        """Read one definition; return its entity, None when there is none.
 
-    def _keep_newer(self, begun: int, readable: dict[str, model.Entity]) -> None:
-        """Replace definitions in a read of all by those that were read singly after its begin."""
-        self._one_at = {name: at for name, at in self._one_at.items() if at > begun}
-        for name in self._one_at:
-            if name in self._readable:
-                readable[name] = self._readable[name]
-            else:
-                readable.pop(name, None)
-
-    async def fetch_entity(self, path: str) -> model.Namespace:
-        """Read one definition; return all, with this one as it is now. No follower is called."""
+        No follower is called before `take`.
+        """
         name = definitions.parameter_name(self._management.vhost, path)
         self._begun = begun = self._begun + 1
         form = await self._management.global_parameter(name)
-        if begun < max(self._all_at, self._one_at.get(name, 0)):
-            return self.known
-        self._one_at[name] = begun
-        readable = {key: each for key, each in self._readable.items() if key != name}
-        if form is not None:
-            try:
-                readable[name] = self._entity(name, form)
-            except Exception as error:
-                self._poison.note("definition", name, f"{type(error).__name__}: {error}")
-                if name in self._readable:
-                    readable[name] = self._readable[name]
-        self._readable = readable
-        return self.known
+        if begun >= max(self._all_at, self._one_at.get(path.lower(), 0)):
+            self._one_at[path.lower()] = begun
+            now, error = self._reading.accept_one(name, path, form)
+            if error:
+                self._poison.note("definition", name, error)
+            self._note(now, None)
+        return self.known(path)
+
+    def known(self, path: str) -> model.Entity | None:
+        """Return an entity as last read, taken over or not; a topic has its subscriptions."""
+        return self._read.find(path.lower())
+
+    def part(self, entity: model.Entity) -> model.Namespace:
+        """Return a namespace of one entity alone; of a subscription, with its topic."""
+        base = self._read.base
+        if isinstance(entity, model.Subscription):
+            topic = self._read.find(entity.topic.lower()) or self.find(entity.topic)
+            if not isinstance(topic, model.Topic):
+                return base
+            return replace(base, topics=(replace(topic, subscriptions=(entity,)),))
+        if isinstance(entity, model.Topic):
+            return replace(base, topics=(bare(entity),))
+        return replace(base, queues=(entity,))
+
+    def another(self, path: str) -> model.SendEntity | None:
+        """Return any queue or topic but the one of this path; None when there is no other."""
+        return self._taken.another(path.lower())
 
     def find(self, path: str) -> model.Entity | None:
         """Return the entity of a path, whose case does not matter; `None` when there is none."""
-        return self._entities.get(path.lower())
+        return self._taken.find(path.lower())
 
-    def _entity(self, name: str, form: Any) -> model.Entity:
-        entity = definitions.from_json(form)
-        own = definitions.parameter_name(self._management.vhost, entity.path)
-        if name != own:
-            raise ArgumentError(f"this entity's parameter is {own!r}")
-        return entity
+    def take(self, *paths: str) -> None:
+        """Take over what was read, of these entities or of all; tell the followers of changes."""
+        wanted = {each.lower() for each in paths} & self._untaken if paths else set(self._untaken)
+        self._untaken -= wanted
+        base = self._read.base if not paths else None
+        changes = self._taken.apply({path: self._read.find(path) for path in wanted}, base)
+        if changes is not None:
+            for on_change in self._followers:
+                on_change(changes)
+
+    def _note(self, now: Mapping[str, model.Entity | None], base: model.Namespace | None) -> None:
+        """Note what a read has found."""
+        changes = self._read.apply(now, base)
+        if changes is not None:
+            for tracked in self._tracked:
+                tracked.update(changes.before.keys() | changes.after.keys())
 
     def _name_unknown(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
@@ -192,12 +208,3 @@ class Directory:
                     "definition.unknown entity=%s property=%s message=%r",
                     *(finding.entity, finding.property, finding.message),
                 )
-
-    def take(self, namespace: model.Namespace) -> None:
-        """Take over fetched definitions; call the followers if they have changed."""
-        if namespace == self.namespace:
-            return
-        self.namespace = namespace
-        self._entities = {each.path.lower(): each for each in definitions.entities(namespace)}
-        for on_change in self._followers:
-            on_change(namespace)

@@ -10,14 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.declaration_fence import fence_declarations, is_stream, wait_s
-from bridge.broker.errors import PreconditionFailed
 from bridge.broker.management.api import Management
+from bridge.engine.administration.bulk_declaration import (
+    BulkDeclaration,
+    at_once,
+    declare,
+    name_of,
+    named,
+)
+from bridge.engine.administration.live_resources import binding_of
 from bridge.engine.administration.policies import Policies, put_policy
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict
@@ -28,8 +34,9 @@ from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
 from bridge.topology.compiler import compile_part
 from bridge.topology.diff import Action, Change, diff
+from bridge.topology.entity_table import bare
 from bridge.topology.mixed import refusal
-from bridge.topology.names import front_path, resource_base
+from bridge.topology.names import resource_base
 from bridge.topology.parts import journal
 from bridge.topology.resources import (
     Binding,
@@ -41,6 +48,15 @@ from bridge.topology.resources import (
     Topology,
 )
 from bridge.topology.sharing import Sharing, others, priority_of
+
+WRITTEN_AT_ONCE = 4
+"""Definitions that a start writes at once, each by a request to the management API."""
+
+OnProgress = Callable[[int, int], None]
+
+
+def _unnoted(made: int, count: int) -> None:
+    """Take no note of progress."""
 
 
 def merged(existing: model.Namespace, wanted: model.Namespace) -> model.Namespace:
@@ -81,7 +97,8 @@ async def provision(
     live: Topology,
     capabilities: Capabilities,
     management: Management,
-    channel: Channel,
+    open_channel: Callable[[], Awaitable[Channel]],
+    on_made: OnProgress = _unnoted,
     *,
     owns_vhost: bool = False,
 ) -> tuple[Finding, ...]:
@@ -95,6 +112,8 @@ async def provision(
         there: the definitions, read after `live`: an entity that is deleted between both reads is
             not among them, and one that is deleted later has all its resources in `live`.
         live: the existing objects of the virtual host (`read_live`).
+        open_channel: opens a channel, each time on another connection; the caller closes them.
+        on_made: called with the numbers of RabbitMQ objects that are made, and of all to be made.
         owns_vhost: see `Policies`.
 
     Raises:
@@ -104,72 +123,129 @@ async def provision(
     """
     if said := refusal(live, management.vhost, wants_plain=False):
         raise EntityConflict(said)
-    compiled = compile_namespace(
-        definitions.standing(namespace),
-        capabilities,
-        priority=priority_of(live.policies),
-        sharing=Sharing(
-            live=live.policies,
-            keeps=lambda name: True,
-            is_own=owns_vhost,
-            others=others(live),
-        ),
+    steps = await asyncio.to_thread(
+        _Steps, namespace, there, live, capabilities, management.vhost, owns_vhost=owns_vhost
     )
-    parameters = definitions.parameters(namespace, management.vhost)
-    wanted = replace(compiled, parameters=parameters)
-    changes = diff(wanted, live, keep=True)
-    conflicts = [change for change in changes if change.action is Action.CONFLICT]
-    written = {
-        definitions.namespace_parameter_name(management.vhost),
-        *(definitions.parameter_name(management.vhost, e.path) for e in changed(there, namespace)),
-    } - _parameters_of(conflicts, namespace, management.vhost)
-    last = [change for change in changes if isinstance(change.resource, Parameter)]
-    first = [change for change in changes if change not in (*last, *conflicts)]
-    for change in first:
-        await _make(change, management, channel)
-    if first:
-        await fence_declarations(channel, os.urandom(8))
-        await asyncio.sleep(wait_s((change.resource for change in first), live))
-    for change in last:
-        if _name_of(change.resource) in written:
-            await _make(change, management, channel)
-    if conflicts:
-        raise EntityConflict(" ".join(_conflict(change) for change in conflicts))
-    return compiled.findings
+    for change in steps.policies:
+        await _put(change, management)
+    if steps.declarations.count:
+        channels = [await open_channel() for _ in range(steps.declarations.channels)]
+        await _declare_all(steps.declarations, channels, on_made)
+        await fence_declarations(channels[0], os.urandom(8))
+        await asyncio.sleep(steps.wait_s)
+    for change in steps.old_policies:
+        await _put(change, management)
+    await _write_all(steps.definitions, management)
+    if steps.conflicts:
+        raise EntityConflict(" ".join(_conflict(change) for change in steps.conflicts))
+    return steps.findings
+
+
+class _Steps:
+    """What a start has to do: computed in a thread, as it takes a second for 1,000 entities."""
+
+    def __init__(
+        self,
+        namespace: model.Namespace,
+        there: model.Namespace,
+        live: Topology,
+        capabilities: Capabilities,
+        vhost: str,
+        *,
+        owns_vhost: bool,
+    ) -> None:
+        compiled = compile_namespace(
+            definitions.standing(namespace),
+            capabilities,
+            priority=priority_of(live.policies),
+            sharing=Sharing(
+                live=live.policies,
+                keeps=lambda name: True,
+                is_own=owns_vhost,
+                others=others(live),
+            ),
+        )
+        self.findings = compiled.findings
+        wanted = replace(compiled, parameters=definitions.parameters(namespace, vhost))
+        changes = diff(wanted, live, keep=True)
+        self.conflicts = [each for each in changes if each.action is Action.CONFLICT]
+        steps = [each for each in changes if each.action is not Action.CONFLICT]
+        policies = [each for each in steps if isinstance(each.resource, Policy)]
+        self.policies = [each for each in policies if each.action is not Action.DELETE]
+        self.old_policies = [each for each in policies if each.action is Action.DELETE]
+        first = [each for each in steps if not isinstance(each.resource, Policy | Parameter)]
+        self.declarations = BulkDeclaration(first)
+        self.wait_s = wait_s((each.resource for each in first), live)
+        written = {
+            definitions.namespace_parameter_name(vhost),
+            *(definitions.parameter_name(vhost, e.path) for e in changed(there, namespace)),
+        } - _parameters_of(self.conflicts, namespace, vhost)
+        self.definitions = [
+            each.resource
+            for each in steps
+            if isinstance(each.resource, Parameter) and each.resource.name in written
+        ]
+
+
+async def _declare_all(
+    declarations: BulkDeclaration, channels: Sequence[Channel], on_made: OnProgress
+) -> None:
+    made = 0
+
+    def note(count: int) -> None:
+        nonlocal made
+        made += count
+        on_made(made, declarations.count)
+
+    await declarations.run(channels, note)
+
+
+async def _write_all(parameters: Iterable[Parameter], management: Management) -> None:
+    """Write definitions, `WRITTEN_AT_ONCE` at once."""
+    rest = iter(parameters)
+
+    async def write() -> None:
+        for each in rest:
+            await management.put_global_parameter(each.name, each.value)
+
+    await at_once(write() for _ in range(WRITTEN_AT_ONCE))
 
 
 async def provide(
-    changed: Sequence[model.Entity],
-    namespace: model.Namespace,
+    part: model.Namespace,
+    made: model.Entity,
+    another: model.SendEntity | None,
     capabilities: Capabilities,
     policies: Policies,
     management: Management,
     channel: Channel,
 ) -> tuple[Finding, ...]:
-    """Make the resources of some entities; return the findings: features that RabbitMQ lacks.
+    """Make the resources of one entity; return the findings: features that RabbitMQ lacks.
 
     Only the policies, and the bindings of dead-letter exchanges, are listed. The policies come
     first, so that a new queue has its policy from the start.
 
     Args:
-        changed: entities of `namespace` that are new or changed.
-        policies: has `changed` in `making`.
+        part: a namespace of the entity alone, of a subscription with its topic.
+        made: the entity, which is new or changed.
+        another: any queue or topic that existed before.
+        policies: has `made` in `making`.
         channel: any channel; a conflict closes it.
 
     Raises:
         EntityConflict: a resource exists with other unchangeable settings.
         BrokerError: RabbitMQ, or its management API, refuses something.
     """
-    topology = compile_part(namespace, changed, capabilities)
+    topology = compile_part(part, (made,), capabilities)
     await policies.put()
-    there = await _stream_there(topology, changed, namespace, management)
+    there = await _stream_there(topology, another, management)
     resources: list[Exchange | Queue] = [*topology.exchanges, *topology.queues]
     for resource in resources:
-        await _make(Change(action=Action.CREATE, resource=resource), management, channel)
+        await declare(Change(action=Action.CREATE, resource=resource), channel)
     for change in diff(
         topology, replace(topology, bindings=await _bindings(topology, management)), keep=True
     ):
-        await _make(change, management, channel)
+        await declare(change, channel)
     await fence_declarations(channel, os.urandom(8))
     await asyncio.sleep(wait_s(topology.queues, there))
     return topology.findings
@@ -186,45 +262,28 @@ async def provide_shared(channel: Channel) -> None:
 
 
 async def _stream_there(
-    topology: Topology,
-    changed: Sequence[model.Entity],
-    namespace: model.Namespace,
-    management: Management,
+    topology: Topology, another: model.SendEntity | None, management: Management
 ) -> Topology:
     """Return a topology with one stream that existed before this change, or an empty one."""
-    new = {entity.path.lower() for entity in changed}
-    for each in model.send_entities(namespace):
-        if each.path.lower() not in new:
-            return Topology(queues=(journal(each.path),))
+    if another is not None:
+        return Topology(queues=(journal(another.path),))
     for queue in topology.queues:
         if is_stream(queue) and await management.queue(queue.name) is not None:
             return Topology(queues=(queue,))
     return Topology()
 
 
-def changed(
-    before: model.Namespace, after: model.Namespace, incomplete: Container[str] = ()
-) -> list[model.Entity]:
+def changed(before: model.Namespace, after: model.Namespace) -> list[model.Entity]:
     """Return the entities that are new or changed; a topic and its subscriptions count singly.
 
     Entities that are being deleted are left out.
-
-    Args:
-        incomplete: paths (lower case) of entities that lack a resource. Subscriptions of such a
-            topic count as changed, too.
     """
-    known = {each.path.lower(): _bare(each) for each in definitions.entities(before)}
+    known = {each.path.lower(): bare(each) for each in definitions.entities(before)}
     return [
         each
         for each in definitions.entities(definitions.standing(after))
-        if each.path.lower() in incomplete
-        or front_path(each.path).lower() in incomplete
-        or known.get(each.path.lower()) != _bare(each)
+        if known.get(each.path.lower()) != bare(each)
     ]
-
-
-def _bare(entity: model.Entity) -> model.Entity:
-    return replace(entity, subscriptions=()) if isinstance(entity, model.Topic) else entity
 
 
 async def _bindings(topology: Topology, management: Management) -> tuple[Binding, ...]:
@@ -232,7 +291,7 @@ async def _bindings(topology: Topology, management: Management) -> tuple[Binding
     found = []
     for exchange in topology.exchanges:
         if exchange.type == "headers":
-            found += [_binding(row) for row in await management.bindings_from(exchange.name)]
+            found += [binding_of(row) for row in await management.bindings_from(exchange.name)]
     return tuple(found)
 
 
@@ -240,95 +299,25 @@ def _parameters_of(
     conflicts: Iterable[Change], namespace: model.Namespace, vhost: str
 ) -> frozenset[str]:
     """Return the names of the definitions of entities with a conflicting resource."""
-    names = [_name_of(change.resource) for change in conflicts]
+    owners = {
+        base
+        for change in conflicts
+        for base in (name_of(change.resource), name_of(change.resource).rpartition("/$")[0])
+    }
     return frozenset(
         definitions.parameter_name(vhost, entity.path)
         for entity in definitions.entities(namespace)
-        for base in (resource_base(entity.path),)
-        if any(name == base or name.startswith(base + "/$") for name in names)
+        if resource_base(entity.path) in owners
     )
 
 
 def _conflict(change: Change) -> str:
-    return f"{_named(change.resource)} is there already, and {change.reason}."
+    return f"{named(change.resource)} is there already, and {change.reason}."
 
 
-async def _make(change: Change, management: Management, channel: Channel) -> None:
-    resource = change.resource
-    is_delete = change.action is Action.DELETE
-    try:
-        match resource:
-            case Exchange():
-                await channel.declarations.declare_exchange(resource)
-            case Queue():
-                await channel.declarations.declare_queue(resource)
-            case Binding() if is_delete:
-                await channel.declarations.unbind_queue(
-                    resource.destination,
-                    resource.source,
-                    resource.routing_key,
-                    arguments=resource.arguments,
-                )
-            case Binding():
-                await channel.declarations.bind(resource)
-            case Policy():
-                await put_policy(change, resource, management)
-            case Parameter():
-                await management.put_global_parameter(resource.name, resource.value)
-    except PreconditionFailed as error:
-        raise EntityConflict(f"{_named(resource)} is there already: {error.text}") from error
-
-
-async def read_live(management: Management) -> Topology:
-    """Read the exchanges, queues, bindings, policies and global parameters by management API."""
-    resources = await read_resources(management)
-    parameters = await management.global_parameters()
-    return replace(
-        resources,
-        policies=(
-            *await management.policies(),
-            *await management.policies(operator=True),
-        ),
-        parameters=tuple(Parameter(name=name, value=value) for name, value in parameters.items()),
-    )
-
-
-async def read_resources(management: Management) -> Topology:
-    """Read the exchanges, queues and bindings by management API."""
-    exchanges = await management.exchanges(("name", "type", "arguments"))
-    queues = await management.queues(("name", "arguments"))
-    bindings = await management.bindings()
-    return Topology(
-        exchanges=tuple(
-            Exchange(name=row["name"], type=row["type"], arguments=_arguments(row))
-            for row in exchanges
-        ),
-        queues=tuple(Queue(name=row["name"], arguments=_arguments(row)) for row in queues),
-        bindings=tuple(map(_binding, bindings)),
-    )
-
-
-def _binding(row: dict[str, Any]) -> Binding:
-    return Binding(
-        source=row["source"],
-        destination=row["destination"],
-        routing_key=row["routing_key"],
-        to_exchange=row["destination_type"] == "exchange",
-        arguments=_arguments(row),
-    )
-
-
-def _arguments(row: dict[str, Any]) -> dict[str, Any]:
-    """Return an object's arguments; the API shows an empty object as an empty list in places."""
-    return row.get("arguments") or {}
-
-
-def _named(resource: object) -> str:
-    return f"The {type(resource).__name__.lower()} {_name_of(resource)!r} of RabbitMQ"
-
-
-def _name_of(resource: object) -> str:
-    return str(getattr(resource, "name", "") or getattr(resource, "source", ""))
+async def _put(change: Change, management: Management) -> None:
+    assert isinstance(change.resource, Policy)
+    await put_policy(change, change.resource, management)
 
 
 def check_fixed(path: str, there: model.Entity, wanted: model.Entity) -> None:

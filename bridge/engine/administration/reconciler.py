@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
+from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine.administration.changes import Administration
 from bridge.engine.administration.directory import Directory
+from bridge.engine.administration.live_resources import read_live
 from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.provision import (
-    changed,
+    OnProgress,
     merged,
     new_incarnation,
-    provide,
     provide_shared,
     provision,
-    read_live,
 )
 from bridge.engine.administration.upkeep import Upkeep
 from bridge.engine.receiving.connections import ConsumerConnections
@@ -29,7 +29,8 @@ from bridge.engine.state import State, policy_reasons
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict, ServerBusy
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.definitions import assemble, entities, with_entity, with_incarnations
+from bridge.topology.definitions import with_incarnations
+from bridge.topology.entity_table import bare
 from bridge.topology.lacking import SHARED
 from bridge.topology.names import front_path
 from bridge.topology.resources import Finding
@@ -78,7 +79,8 @@ class Reconciler:
         self._capabilities = capabilities
         self._policies = policies
         self._sending = sending
-        self._provided = model.Namespace()
+        self._provided: dict[str, model.Entity] = {}
+        self._unprovided = directory.track()
         self._changed = asyncio.Event()
         self._changed_one = asyncio.Event()
         self._changed_paths: set[str] = set()
@@ -104,13 +106,20 @@ class Reconciler:
         self._changed.set()
 
     def note(self, path: str) -> None:
-        """Note that the resources of an entity, as the directory has it, exist."""
-        entity = self._directory.find(path)
-        if entity is not None:
-            self._provided = with_entity(self._provided, entity)
+        """Note that the resources of an entity, as the directory has read it, exist."""
+        key = path.lower()
+        entity = self._directory.known(path)
+        self._unprovided.discard(key)
+        if entity is None:
+            self._provided.pop(key, None)
+        else:
+            self._provided[key] = bare(entity)
 
-    async def apply(self, namespace: model.Namespace) -> tuple[Finding, ...]:
+    async def apply(self, namespace: model.Namespace, on_made: OnProgress) -> tuple[Finding, ...]:
         """Create and update entities; return the findings: features that RabbitMQ lacks.
+
+        Args:
+            on_made: see `provision`.
 
         Raises:
             EntityConflict: an entity, or an object of RabbitMQ, exists with other settings that
@@ -118,21 +127,37 @@ class Reconciler:
             BrokerError: RabbitMQ refuses something.
         """
         live = await read_live(self._management)
-        there = await self._directory.read()
-        await self.upkeep.begin(there)
-        wanted = with_incarnations(
-            merged(there, namespace), there, new_incarnation, session_shards=self._session_shards
-        )
-        async with self._connections.apart("start") as lease:
-            channel = await lease.channel()
+        await self._directory.read()
+        there = self._directory.namespace
+        await self.upkeep.begin()
+        wanted = await asyncio.to_thread(self._wanted, namespace, there)
+        async with contextlib.AsyncExitStack() as leases:
+
+            async def open_channel() -> Channel:
+                lease = await leases.enter_async_context(self._connections.apart("start"))
+                return await lease.channel()
+
             findings = await provision(
-                *(wanted, there, live, self._capabilities(), self._management, channel),
+                wanted,
+                there,
+                live,
+                self._capabilities(),
+                self._management,
+                open_channel,
+                on_made,
                 owns_vhost=self._policies.owns_vhost,
             )
-        self._provided = await self._directory.read()
+        await self._directory.read()
+        for path in list(self._unprovided):
+            self.note(path)
         await self._policies.put(others=others(live))
         self._has_applied.set()
         return findings
+
+    def _wanted(self, namespace: model.Namespace, there: model.Namespace) -> model.Namespace:
+        return with_incarnations(
+            merged(there, namespace), there, new_incarnation, session_shards=self._session_shards
+        )
 
     async def check(self) -> None:
         """Read all definitions, make missing resources, and update the state.
@@ -140,21 +165,20 @@ class Reconciler:
         Also notes full entities, RabbitMQ's alarms, and policies that override the bridge's.
         """
         try:
-            found = await self._directory.fetch()
+            await self._directory.fetch()
             with self._taking_incomplete() as incomplete:
-                lacking = await self.upkeep.look(self._made(found))
+                lacking = await self.upkeep.look(self._is_made)
                 incomplete.update(path.lower() for path in lacking)
                 if SHARED in lacking:
                     await self._provide_shared()
-                await self._provide(found, incomplete)
-            self._directory.take(self._directory.known)
+                await self._provide(incomplete)
+            self._directory.take()
             await self._policies.put(others=self.upkeep.others, is_look=True)
-            for entity in await full_entities(found, self._management):
+            namespace = self._directory.namespace
+            for entity in await full_entities(namespace, self._management):
                 self._sending.note_full(entity.path, POLL_S + FULL_S)
             self._state.note_alarms(await self._management.alarms())
-            self._state.findings = await policy_reasons(
-                self._directory.namespace, self._capabilities(), self._management
-            )
+            self._state.findings = await policy_reasons(self.upkeep.queues, self._management)
         except BrokerError as error:
             self._state.management = str(error)
         else:
@@ -193,16 +217,10 @@ class Reconciler:
     async def _read(self, paths: Iterable[str]) -> None:
         """Read definitions that another bridge has changed; only policies are put again."""
         for path in paths:
-            self._directory.take(await self._directory.fetch_entity(path))
+            await self._directory.fetch_entity(path)
+            self._directory.take(path)
             self.note(path)
         await self._policies.put()
-
-    def _made(self, found: model.Namespace) -> model.Namespace:
-        """Return the entities whose resources have been made, as they are defined."""
-        if found == self._provided:
-            return self._provided
-        new = {each.path.lower() for each in changed(self._provided, found)}
-        return assemble(found, [each for each in entities(found) if each.path.lower() not in new])
 
     async def _provide_shared(self) -> None:
         """Make the resources that all entities share, and the bindings of the own queues."""
@@ -233,32 +251,50 @@ class Reconciler:
             self._passed.set()
             self._passed = asyncio.Event()
 
-    async def _provide(self, found: model.Namespace, incomplete: set[str]) -> None:
+    async def _provide(self, incomplete: set[str]) -> None:
         """Make the missing resources of changed entities; a conflict of one stops no other."""
-        for entity in changed(self._provided, found, frozenset(incomplete)):
+        for path in sorted(self._unprovided | self._below(incomplete)):
+            entity = self._directory.known(path)
+            if entity is None or entity.status is model.EntityStatus.DELETING:
+                self.note(path)
+                continue
+            is_incomplete = path in incomplete or front_path(path) in incomplete
+            if not is_incomplete and bare(entity) == self._provided.get(path):
+                self._unprovided.discard(path)
+                continue
             try:
-                await self._provide_one(entity.path, frozenset(incomplete))
+                await self._provide_one(entity.path, is_incomplete=is_incomplete)
             except EntityConflict as error:
                 log.error("definition.conflict error=%s", error)
             except ServerBusy as error:
                 log.warning("definition.busy error=%s", error)
-                self._incomplete.add(entity.path.lower())
+                self._incomplete.add(path)
             else:
                 self.upkeep.made(entity.path)
-        self._provided = found
+            self.note(path)
 
-    async def _provide_one(self, path: str, incomplete: Container[str]) -> None:
+    def _below(self, incomplete: set[str]) -> set[str]:
+        """Return incomplete entities, each topic with its subscriptions."""
+        found = incomplete - {SHARED}
+        for path in incomplete:
+            entity = self._directory.known(path)
+            if isinstance(entity, model.Topic):
+                found.update(each.path.lower() for each in entity.subscriptions)
+        return found
+
+    async def _provide_one(self, path: str, *, is_incomplete: bool) -> None:
         """Make an entity's resources under its change lock, unless it was deleted meanwhile."""
         async with self._administration().alone(front_path(path)):
             now = await self._directory.fetch_entity(path)
-            wanted = [
-                each for each in changed(self._provided, now, incomplete) if each.path == path
-            ]
-            if not wanted:
+            if now is None or now.status is model.EntityStatus.DELETING:
                 return
-            channel = await self._administration().channel(path)
-            with self._policies.making(wanted), channel:
-                await provide(
-                    *(wanted, now, self._capabilities(), self._policies),
-                    *(self._management, channel),
-                )
+            if not is_incomplete and bare(now) == self._provided.get(path.lower()):
+                return
+            await self._administration().provide(now)
+
+    def _is_made(self, path: str) -> bool:
+        """Whether the resources of a queue or topic, or a subscription, were made as it is now."""
+        if path not in self._unprovided:
+            return True
+        entity = self._directory.known(path)
+        return entity is not None and bare(entity) == self._provided.get(path)

@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import Protocol
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import ManagementRefused
 from bridge.broker.management.api import Management
-from bridge.engine.administration.provision import read_resources
+from bridge.engine.administration.directory import Directory
+from bridge.engine.administration.live_resources import KINDS, View
 from bridge.engine.bridges import Bridges
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.state import State
 from bridge.model import entity as model
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.compiler import compile as compile_namespace
-from bridge.topology.definitions import standing
-from bridge.topology.lacking import SHARED, Lack, in_words, lacking
+from bridge.topology.fate import key_of
+from bridge.topology.lacking import Lack, lacking
 from bridge.topology.names import front_path
-from bridge.topology.resources import Binding, Topology
-from bridge.topology.sharing import others
+from bridge.topology.resources import Binding, Queue
+from bridge.topology.wanted import WantedResources
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +106,7 @@ class Upkeep:
 
     Args:
         state: is told of what was missing, and of what has other settings.
+        directory: the definitions, as last read.
         own: the bindings of this process's own queues.
         bridges: lists the running bridges.
         on_letters: called with an entity's path and a time (UTC ms) when its dead-letter queue was
@@ -111,27 +114,28 @@ class Upkeep:
 
     Attributes:
         leading: the leaders of this process.
-        others: a user's own quorum queues, at the last look; None before it.
     """
 
     def __init__(
         self,
         management: Management,
         state: State,
+        directory: Directory,
         capabilities: Callable[[], Capabilities],
         own: OwnBindings,
         bridges: Bridges,
         on_letters: Callable[[str, int], None],
     ) -> None:
         self.leading: Leading | None = None
-        self.others: Collection[str] | None = None
-        self._management = management
         self._state = state
         self._capabilities = capabilities
         self._own = own
+        self._directory = directory
+        self._stale = directory.track()
         self._lacks: dict[str, list[Lack]] = {}
-        self._namespace = model.Namespace()
-        self._wanted = Topology()
+        self._wanted = WantedResources()
+        self._version = 0
+        self._views = tuple(View(management, kind) for kind in KINDS)
         self._elsewhere: set[str] = set()
         self._on_letters = on_letters
         self._bridges = bridges
@@ -140,7 +144,7 @@ class Upkeep:
         self._doubtful: dict[str, set[str]] = {}
         self._doubts_end_ms = 0
 
-    async def begin(self, there: model.Namespace) -> None:
+    async def begin(self) -> None:
         """Look before this process makes what is missing of the entities that are defined.
 
         While other bridges run, the one that leads an entity without a route is to find that: it
@@ -151,7 +155,7 @@ class Upkeep:
         loop = asyncio.get_running_loop()
         end_s = loop.time() + ELSEWHERE_S
         while True:
-            found = await self._silent_routes(there)
+            found = await self._silent_routes()
             if not found or loop.time() > end_s or not await self._bridges.others():
                 break
             await asyncio.sleep(LOOK_AGAIN_S)
@@ -159,36 +163,41 @@ class Upkeep:
         for front, paths in found.items():
             log.warning("resource.route_missing front=%s paths=%s", front, sorted(paths))
 
-    async def _silent_routes(self, there: model.Namespace) -> dict[str, set[str]]:
+    async def _silent_routes(self) -> dict[str, set[str]]:
         """Return the entities that lack a route without an error, by the entity that is sent to."""
-        standing_there = standing(there)
-        wanted = await asyncio.to_thread(compile_namespace, standing_there, self._capabilities())
-        live = await read_resources(self._management)
+        await self._update(lambda path: True)
         found: dict[str, set[str]] = {}
-        for each in await asyncio.to_thread(lacking, standing_there, wanted, live):
+        for each in await self._lacking():
             if each.is_silent and not each.conflict:
                 found.setdefault(front_path(each.path).lower(), set()).add(each.path.lower())
         return found
 
-    async def look(self, namespace: model.Namespace) -> list[str]:
+    @property
+    def others(self) -> Collection[str] | None:
+        """A user's own quorum queues, at the last look; None before it."""
+        return self._views[1].others
+
+    @property
+    def queues(self) -> Iterable[Queue]:
+        """The queues that the entities stand on."""
+        return self._wanted.queues
+
+    async def look(self, is_made: Callable[[str], bool]) -> list[str]:
         """Return the paths of the entities that lack a resource, `SHARED` for the shared ones.
 
         When another process leads an entity that lacks a route, it looks first, and this process
         with its next look.
 
         Args:
-            namespace: the entities whose resources have been made.
+            is_made: whether the resources of an entity have been made, by its path (lower case);
+                others are not looked for.
         """
         begun_ms = now_ms()
         if self.leading is not None:
             self.leading.begin_look()
-        if namespace != self._namespace:
-            self._wanted = await asyncio.to_thread(
-                compile_namespace, standing(namespace), self._capabilities()
-            )
-            self._namespace = namespace
+        await self._update(is_made)
         try:
-            found = await self._lacking(namespace)
+            found = await self._lacking()
         except ManagementRefused as error:
             # One binding of a user's that RabbitMQ cannot list: definitions are followed all the
             # same.
@@ -197,7 +206,7 @@ class Upkeep:
             return []
         for _ in range(LISTINGS_MAX if found else 0):
             # Exchanges, queues and bindings are listed one after the other, with gaps between.
-            before, found = found, await self._lacking(namespace)
+            before, found = found, await self._lacking()
             if found == before:
                 break
         self._state.note_conflicts([each for each in found if each.conflict])
@@ -211,22 +220,44 @@ class Upkeep:
         await self._stop_leaders()
         return list(self._lacks)
 
-    async def _lacking(self, namespace: model.Namespace) -> list[Lack]:
-        live = await read_resources(self._management)
-        self.others = others(live)
-        found = await asyncio.to_thread(lacking, standing(namespace), self._wanted, live)
-        there = set(map(_key, live.bindings))
-        return found + [
-            Lack(
-                *(SHARED, in_words(each)),
-                is_route=False,
-                is_silent=False,
-                takes_dead_letters=False,
-                conflict="",
-            )
-            for each in self._own.bindings
-            if _key(each) not in there
+    async def _update(self, is_made: Callable[[str], bool]) -> None:
+        """Take over changed entities."""
+        fronts = {front_path(path) for path in self._stale} | self._stale
+        if fronts:
+            self._stale.clear()
+            self._version += 1
+            made = {front: self._made(front, is_made) for front in fronts}
+            await asyncio.to_thread(self._put, made)
+
+    def _put(self, made: Mapping[str, model.SendEntity | None]) -> None:
+        for front, entity in made.items():
+            self._wanted.put(front, entity, self._capabilities())
+
+    def _made(self, front: str, is_made: Callable[[str], bool]) -> model.SendEntity | None:
+        """Return a queue or topic with the subscriptions whose resources have been made."""
+        entity = self._directory.known(front)
+        if entity is None or isinstance(entity, model.Subscription) or not _stands(entity):
+            return None
+        if not is_made(front):
+            self._stale.add(front)
+            return None
+        if isinstance(entity, model.Topic):
+            stay = [each for each in entity.subscriptions if _stands(each)]
+            whole = [each for each in stay if is_made(each.path.lower())]
+            self._stale.update(each.path.lower() for each in stay if each not in whole)
+            return replace(entity, subscriptions=tuple(whole))
+        return entity
+
+    async def _lacking(self) -> list[Lack]:
+        own = tuple(self._own.bindings)
+        exchanges, queues, bindings = self._views
+        wanted, version = self._wanted, self._version
+        changes = [
+            *await exchanges.look(wanted.exchanges, version),
+            *await queues.look(wanted.queues, version),
+            *await bindings.look(chain(wanted.bindings, own), (version, *map(key_of, own))),
         ]
+        return lacking(wanted.bases, changes)
 
     def made(self, path: str) -> None:
         """Note that the resources of an entity, or the shared ones, were made again."""
@@ -271,5 +302,5 @@ class Upkeep:
             await leading.stop_for(front, paths)
 
 
-def _key(binding: Binding) -> tuple[str, str, str]:
-    return binding.source, binding.destination, binding.routing_key
+def _stands(entity: model.Entity) -> bool:
+    return entity.status is not model.EntityStatus.DELETING

@@ -23,6 +23,7 @@ from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.topology import names
+from bridge.topology.entity_table import Changes
 from bridge.wire import envelope
 
 TICK_S = 1.0
@@ -53,19 +54,27 @@ class Usage:
         self._clock = clock
         self._watched: dict[str, tuple[bytes, str]] = {}
         self._were_open: set[str] = set()
+        self._of_front: dict[str, list[str]] = {}
         self._reports: dict[str, UseReports] = {}
+        self._noted: set[str] = set()
         self._wake = asyncio.Event()
 
-    def follow(self, namespace: model.Namespace) -> None:
+    def follow(self, changes: Changes) -> None:
         """Take over which entities are temporary from changed definitions."""
-        self._watched = {
-            each.path.lower(): (key_of(each), front.path.lower())
-            for front in model.send_entities(namespace)
-            for each in watched(front)
-        }
-        there = {front for _, front in self._watched.values()}
-        self._reports = {front: self._reports.get(front) or UseReports() for front in there}
-        if there:
+        fronts = dict(changes.fronts)
+        for path in changes.before:
+            if (gone := self._of_front.pop(path, None)) is not None and path not in fronts:
+                del self._reports[path]
+            for each in gone or ():
+                del self._watched[each]
+        for front, entity in fronts.items():
+            there = {each.path.lower(): (key_of(each), front) for each in watched(entity)}
+            if not there:
+                self._reports.pop(front, None)
+                continue
+            self._watched |= there
+            self._of_front[front] = list(there)
+            self._reports.setdefault(front, UseReports())
             self._wake.set()
 
     def note(self, path: EntityPath) -> None:
@@ -109,20 +118,24 @@ class Usage:
         now_ms = self._clock()
         reports = self._reports[front]
         reports.note(key, now_ms)
+        self._noted.add(front)
         if reports.is_due(now_ms):
             self._wake.set()
 
     def _note_open(self) -> None:
         """Note uses by open receivers, and by those that were closed since the last call."""
-        open_paths = set(self._open_paths())
+        open_paths = self._watched.keys() & set(self._open_paths())
         for path in open_paths | self._were_open:
             self._note(path)
         self._were_open = open_paths
 
     async def _tell_due(self) -> None:
         now_ms = self._clock()
-        for front, reports in list(self._reports.items()):
-            if reports.is_due(now_ms):
+        for front in list(self._noted):
+            reports = self._reports.get(front)
+            if reports is None or not reports.is_open:
+                self._noted.discard(front)
+            elif reports.is_due(now_ms):
                 await self._tell(front, reports)
 
     async def _tell(self, front: str, reports: UseReports) -> None:

@@ -30,6 +30,7 @@ from bridge.model.errors import ServerBusy
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
+from bridge.topology.entity_table import Changes
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.copies import Reader
@@ -98,14 +99,11 @@ class Browsing:
         found = {view.entity.path: explaining.hidden for view, explaining in self._views.values()}
         return {path: count for path, count in found.items() if count}
 
-    def follow(self, namespace: model.Namespace) -> None:
-        """Forget the views of entities that the changed definitions no longer contain."""
-        for key in self._views.keys() - {
-            each.path.lower() for each in model.receive_entities(namespace)
-        }:
-            del self._views[key]
-        for key in self._topics.keys() - {each.path.lower() for each in namespace.topics}:
-            del self._topics[key]
+    def follow(self, changes: Changes) -> None:
+        """Forget the views of entities that are no more."""
+        for path in changes.gone:
+            self._views.pop(path, None)
+            self._topics.pop(path, None)
 
     async def peek(
         self,

@@ -22,9 +22,9 @@ from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.sender import Sender
 from bridge.machine.ranges import ranges_of
-from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names, parts
+from bridge.topology.entity_table import Changes
 from bridge.wire.settled import PROPERTIES, entries
 
 FLUSH_S = 0.05
@@ -111,12 +111,12 @@ class Settlements:
             self._tasks.start(self._look(record))
         return record
 
-    def follow(self, namespace: model.Namespace) -> None:
-        """Forget the records of queues that the changed definitions no longer contain."""
-        paths = [each.path for each in model.receive_entities(namespace)]
-        there = {*map(names.active_queue, paths), *map(names.dead_letter_queue, paths)}
-        for queue in self._records.keys() - there:
-            self._records.pop(queue).stop()
+    def follow(self, changes: Changes) -> None:
+        """Forget the records of the queues of entities that are no more."""
+        for path in changes.gone:
+            for queue in (names.active_queue(path), names.dead_letter_queue(path)):
+                if (record := self._records.pop(queue, None)) is not None:
+                    record.stop()
 
     async def begin(self, queue: str) -> bool:
         """Make a queue's settled stream, unless it exists; return whether it was made now.

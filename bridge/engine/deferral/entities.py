@@ -19,6 +19,7 @@ from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, QuotaExceeded
 from bridge.model.name import SubQueue
 from bridge.topology.definitions import incarnation_of
+from bridge.topology.entity_table import Changes
 from bridge.wire.basic import Table
 from bridge.wire.deferred import Lock
 
@@ -101,11 +102,13 @@ class Deferral:
             raise MessageLockLost(texts.LOCK_LOST)
         return held[1].received(lock_token=token, locked_until_ms=until_ms, is_deferred=True)
 
-    def follow(self, namespace: model.Namespace) -> None:
+    def follow(self, changes: Changes) -> None:
         """Take over changed definitions; close the queues of entities that are no more."""
-        there = {each.path.lower(): each for each in model.receive_entities(namespace)}
-        for key, deferred in list(self._queues.items()):
-            entity = there.get(key)
+        there = dict(changes.receivable)
+        for key in there.keys() | changes.gone:
+            deferred, entity = self._queues.get(key), there.get(key)
+            if deferred is None:
+                continue
             if entity is not None and incarnation_of(entity) == incarnation_of(deferred.queue):
                 deferred.update(entity)
                 continue

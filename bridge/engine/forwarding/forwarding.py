@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bridge.background.tasks import Tasks
 from bridge.engine.forwarding.forwarder import Forwarder
@@ -16,6 +16,7 @@ from bridge.model import entity as model
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology.definitions import incarnation_of
+from bridge.topology.entity_table import Changes
 
 MakeForwarder = Callable[[EntityPath, model.ReceiveEntity], Forwarder]
 _Key = tuple[str, SubQueue]
@@ -33,6 +34,7 @@ class Forwarding:
     def __init__(self, make: MakeForwarder) -> None:
         self._make = make
         self._sources: dict[_Key, model.ReceiveEntity] = {}
+        self._of_front: dict[str, set[_Key]] = {}
         self._led: set[str] = set()
         self._forwarders: dict[_Key, Forwarder] = {}
         self._closing: dict[_Key, asyncio.Task[None]] = {}
@@ -45,12 +47,12 @@ class Forwarding:
     def lead(self, front: str) -> None:
         """Forward from a queue or topic: this process is its leader from now on."""
         self._led.add(front.lower())
-        self._adjust()
+        self._adjust(self._of_front.get(front.lower(), ()))
 
     async def leave(self, front: str) -> None:
         """Stop forwarding from a queue or topic; wait until its forwarders have ended."""
         self._led.discard(front.lower())
-        self._adjust()
+        self._adjust(self._of_front.get(front.lower(), ()))
         ending = [
             task
             for (path, _), task in self._closing.items()
@@ -59,39 +61,48 @@ class Forwarding:
         if ending:
             await asyncio.wait(ending)
 
-    def follow(self, namespace: model.Namespace) -> None:
+    def follow(self, changes: Changes) -> None:
         """Take over changed definitions: start, change and end forwarders."""
-        self._sources = {
-            (entity.path.lower(), sub_queue): entity
-            for entity in model.receive_entities(namespace)
+        there = dict(changes.receivable)
+        changed = [
+            (path, sub_queue)
+            for path in there.keys() | changes.before.keys()
             for sub_queue in (SubQueue.NONE, SubQueue.DEAD_LETTER)
-            if target_of(entity, sub_queue) and entity.status.allows_receives
-        }
-        for key, forwarder in list(self._forwarders.items()):
-            entity = self._sources.get(key)
+        ]
+        for key in changed:
+            self._put(key, there.get(key[0]))
+            forwarder, entity = self._forwarders.get(key), self._sources.get(key)
+            if forwarder is None:
+                continue
             if entity is None or incarnation_of(entity) != incarnation_of(forwarder.entity):
                 self._end(key)
             else:
                 forwarder.entity = entity
-        self._adjust()
+        self._adjust(changed)
+
+    def _put(self, key: _Key, entity: model.ReceiveEntity | None) -> None:
+        """Put or remove an entity, or its dead-letter sub-queue, as a source."""
+        before = self._sources.pop(key, None)
+        if before is not None:
+            self._of_front[before.front.lower()].discard(key)
+        if entity is not None and target_of(entity, key[1]) and entity.status.allows_receives:
+            self._sources[key] = entity
+            self._of_front.setdefault(entity.front.lower(), set()).add(key)
 
     async def close(self) -> None:
         """End all forwarders."""
         self._is_closed = True
-        self._adjust()
+        self._adjust(self._sources)
         await asyncio.gather(*self._closing.values(), return_exceptions=True)
 
-    def _adjust(self) -> None:
-        """Start the missing forwarders, and end those that are not wanted any more."""
-        wanted = {
-            key: entity
-            for key, entity in self._sources.items()
-            if entity.front.lower() in self._led and not self._is_closed
-        }
-        for key in self._forwarders.keys() - wanted.keys():
-            self._end(key)
-        for key, entity in wanted.items():
-            if key not in self._forwarders and key not in self._closing:
+    def _adjust(self, keys: Iterable[_Key]) -> None:
+        """Start the missing forwarders of these, and end those that are not wanted any more."""
+        for key in list(keys):
+            entity = self._sources.get(key)
+            if entity is None or entity.front.lower() not in self._led or self._is_closed:
+                if key in self._forwarders:
+                    self._end(key)
+            elif key not in self._forwarders and key not in self._closing:
                 log.info("forward.begins entity=%s/%s", entity.path, key[1].value)
                 self._forwarders[key] = self._make(EntityPath(entity.path, key[1]), entity)
 
@@ -102,4 +113,4 @@ class Forwarding:
 
     def _ended(self, key: _Key) -> None:
         self._closing.pop(key, None)
-        self._adjust()
+        self._adjust((key,))

@@ -29,6 +29,7 @@ from bridge.model.errors import NotAllowed
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology.capabilities import Capabilities
+from bridge.topology.entity_table import Changes
 
 CLOSE_S = 1.0
 """The longest wait for the receivers' close."""
@@ -119,18 +120,20 @@ class Receiving:
         reader = self._reader(path, queue)
         return QueueReceiver(self._last_receiver, reader, self._on_taken, self._forget)
 
-    def follow(self, namespace: model.Namespace) -> None:
+    def follow(self, changes: Changes) -> None:
         """Take over changed definitions; close the readers of entities that are no more."""
-        there = {each.path.lower(): each for each in model.receive_entities(namespace)}
-        for key, reader in list(self._readers.items()):
-            queue = there.get(reader.path.key)
-            if queue is not None:
-                reader.update(queue)
-                continue
-            # An open receiver keeps this reader; receivers of a later entity get a new one.
-            del self._readers[key]
-            self._locks.lose_owner(reader)
-            self._ending.start(_closed(reader))
+        for path, queue in changes.receivable:
+            for sub_queue in SubQueue:
+                reader = self._readers.get((path, sub_queue))
+                if reader is not None:
+                    reader.update(queue)
+        for path in changes.gone:
+            for sub_queue in SubQueue:
+                # An open receiver keeps this reader; receivers of a later entity get a new one.
+                reader = self._readers.pop((path, sub_queue), None)
+                if reader is not None:
+                    self._locks.lose_owner(reader)
+                    self._ending.start(_closed(reader))
 
     async def end(self, locked: Iterable[Locked]) -> None:
         """Close all receivers within `CLOSE_S`, and return the messages of ended locks.

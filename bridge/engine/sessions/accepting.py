@@ -21,7 +21,7 @@ from bridge.engine.sessions.acceptance import TURN, Acceptance
 from bridge.engine.sessions.deferred import DeferredLocks
 from bridge.engine.sessions.events import Event, Lost, decode_event
 from bridge.engine.sessions.location import Local, Location, Remote
-from bridge.engine.sessions.owners import Owners, Shard
+from bridge.engine.sessions.owners import Owners, Shard, shards_of
 from bridge.engine.sessions.placement import Bridges
 from bridge.engine.sessions.receiver import SessionReceiver
 from bridge.engine.sessions.remote import RemoteReceivers
@@ -36,6 +36,7 @@ from bridge.model.errors import (
 )
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology.capabilities import Capabilities
+from bridge.topology.entity_table import Changes
 from bridge.topology.shards import count_of, shard_of
 from bridge.wire import sessions as wire
 from bridge.wire.basic import Table, long, text
@@ -271,13 +272,13 @@ class Accepting:
         except Unroutable as error:
             raise SessionLockLost(texts.SESSION_LOCK_LOST) from error
 
-    def follow(self, namespace: model.Namespace) -> None:
+    def follow(self, changes: Changes) -> None:
         """Take over changed definitions; receivers of entities that are no more lose sessions."""
-        for path in self._owners.follow(namespace):
+        for path in self._owners.follow(changes):
             self._lose(partial(_is_of, path))
-        there = {each.path.lower() for each in model.receive_entities(namespace)}
-        for key in [key for key in self._lines if key[0] not in there]:
-            del self._lines[key]  # those in line keep it, until they are told
+        for path in changes.gone:
+            for shard in (-1, *shards_of(changes, path)):
+                self._lines.pop((path, shard), None)  # those in line keep it, until they are told
 
     async def close(self) -> None:
         """Close all receivers, then end all owners."""

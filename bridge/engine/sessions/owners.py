@@ -22,6 +22,7 @@ from bridge.model.name import EntityPath
 from bridge.topology import names
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import incarnation_of
+from bridge.topology.entity_table import Changes
 from bridge.topology.shards import count_of
 from bridge.wire.sessions import ASK_HEADERS
 
@@ -159,24 +160,30 @@ class Owners:
         for key in [key for key, each in self._elsewhere.items() if each == bridge]:
             del self._elsewhere[key]
 
-    def follow(self, namespace: model.Namespace) -> set[str]:
+    def follow(self, changes: Changes) -> set[str]:
         """Take over changed definitions; return the entities (lower case) that are no more.
 
         An entity with another incarnation is one that is no more, too.
         """
-        there = {each.path.lower(): each for each in model.receive_entities(namespace)}
         gone = set()
-        for key, owner in list(self._here.items()):
-            queue = there.get(key[0])
-            if queue is None or incarnation_of(queue) != incarnation_of(owner.messages.queue):
-                del self._here[key]
-                if (settled := self._settled.pop(key[0], None)) is not None:
-                    settled.forget()
-                self.ask_again(key)
-                owner.drop()
-                gone.add(key[0])
-            else:
-                owner.messages.update(queue)
+        for path in changes.before.keys() | changes.after.keys():
+            queue = changes.after.get(path)
+            for shard in shards_of(changes, path):
+                key = path, shard
+                owner = self._here.get(key)
+                if owner is None:
+                    continue
+                if not isinstance(queue, model.Queue | model.Subscription) or incarnation_of(
+                    queue
+                ) != incarnation_of(owner.messages.queue):
+                    del self._here[key]
+                    if (settled := self._settled.pop(path, None)) is not None:
+                        settled.forget()
+                    self.ask_again(key)
+                    owner.drop()
+                    gone.add(path)
+                else:
+                    owner.messages.update(queue)
         return gone
 
     async def end(self) -> None:
@@ -221,3 +228,9 @@ class Owners:
     def _is_ready(self, shard: Shard) -> None:
         self.ask_again(shard)
         self._on_ready(shard)
+
+
+def shards_of(changes: Changes, path: str) -> range:
+    """Return the shards that a changed entity has or had."""
+    states = (changes.before.get(path), changes.after.get(path))
+    return range(max(1 if each is None else count_of(each) for each in states))

@@ -8,6 +8,8 @@ from bridge.model import entity as model
 from bridge.topology import names
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
+from bridge.topology.definitions import entities
+from bridge.topology.diff import declarations
 from bridge.topology.lacking import SHARED, Lack, lacking
 from bridge.topology.resources import Binding, Topology
 
@@ -42,7 +44,9 @@ def unbound(source: str, destination: str) -> Topology:
 
 def found(live: Topology) -> list[Lack]:
     """What is missing."""
-    return lacking(NAMESPACE, WHOLE, live)
+    bases = {names.resource_base(each.path): each.path for each in entities(NAMESPACE)}
+    wanted, there = [(*each.exchanges, *each.queues, *each.bindings) for each in (WHOLE, live)]
+    return lacking(bases, declarations(wanted, there))
 
 
 def test_a_topics_journal_is_bound_when_all_subscriptions_are() -> None:
