@@ -8,6 +8,7 @@ from bridge.model.access import HTTP_GRACE_S, Claims, missing_right, verify_toke
 from bridge.model.access_rules import RuleSet
 from bridge.model.entity import Right
 from bridge.model.errors import Unauthorized
+from bridge.model.name import EntityPath
 
 AUTHORIZATION = "Authorization"
 _SUPPLEMENTARY = {
@@ -29,16 +30,26 @@ class Access:
 
     Args:
         host: the host in the request, for error texts.
+        grace_s: how long past its expiry a token is accepted.
 
     Raises:
         Unauthorized: the request has no token, or the token is not valid.
     """
 
-    def __init__(self, headers: Mapping[str, str], rules: RuleSet, host: str, now_s: float) -> None:
+    def __init__(
+        self,
+        headers: Mapping[str, str],
+        rules: RuleSet,
+        host: str,
+        now_s: float,
+        *,
+        grace_s: float = HTTP_GRACE_S,
+    ) -> None:
         self._headers = headers
         self._rules = rules
         self._host = host
         self._now_s = now_s
+        self._grace_s = grace_s
         self._claims = self._verified(AUTHORIZATION)
 
     def check(self, method: str, path: str, *rights: Right) -> None:
@@ -49,6 +60,15 @@ class Access:
         """
         if not any(self._claims.allows(right, path) for right in rights):
             raise Unauthorized(_MISSING[method])
+
+    def require(self, right: Right, path: EntityPath) -> None:
+        """Raise unless the token gives a right to messages of an entity.
+
+        Raises:
+            Unauthorized: it does not.
+        """
+        if not self._claims.allows(right, path):
+            raise missing_right(right, f"sb://{self._host}/{path}")
 
     def check_target(self, header_of: str, path: str) -> None:
         """Raise unless the client may send to the entity that it wants to forward to.
@@ -75,4 +95,4 @@ class Access:
                 "MalformedToken: Tokens of Microsoft Entra are not taken here; use a shared "
                 "access key."
             )
-        return verify_token(token, self._rules, self._now_s, grace_s=HTTP_GRACE_S)
+        return verify_token(token, self._rules, self._now_s, grace_s=self._grace_s)

@@ -30,12 +30,18 @@ _TOKEN_CODES: dict[str, int] = {
 }
 
 
-def refusal(error: ServiceBusError, host: str, path: str) -> tuple[int, str]:
-    """Return the status and the document of an error."""
+def refusal(
+    error: ServiceBusError, host: str, path: str, known: int | None = None
+) -> tuple[int, str]:
+    """Return the status and the document of an error.
+
+    Args:
+        known: the status, where it is not the error's own.
+    """
     if isinstance(error, errors.Unauthorized):
         code = _TOKEN_CODES.get(str(error).partition(":")[0])
         return 401, _document(401, f"{code}: {error}" if code else str(error), host, path)
-    status = 504 if isinstance(error, errors.OperationTimeout) else error.status
+    status = known or (504 if isinstance(error, errors.OperationTimeout) else error.status)
     code = _SUB_CODES.get(type(error), 100 * status)
     detail = f"SubCode={code}. {HTTPStatus(status).phrase}. {error}"
     return status, _document(status, detail, host, path)

@@ -6,7 +6,6 @@ import argparse
 import socket
 from dataclasses import dataclass
 
-from bridge.admin.application import application
 from bridge.admin.service import Service
 from bridge.cli.bridge import bridge_of
 from bridge.cli.certified import Certified, certify
@@ -22,6 +21,8 @@ from bridge.model import entity as model
 from bridge.model.access_rules import RuleSet, read_rules
 from bridge.model.errors import ServiceBusError
 from bridge.model.tiers import TIER_MESSAGE_SIZE_MAX_BYTES
+from bridge.rest.application import application
+from bridge.rest.messages import Messages
 from bridge.topology.entity_table import Changes
 from policies.errors import ReadError
 
@@ -90,6 +91,11 @@ async def _serve(
 ) -> None:
     async with bridge_of(settings, config) as bridge:
         service = Service(bridge.operations, lambda: gateway.rules, on_authorized=authorize)
+        messages = Messages(
+            bridge.namespace,
+            lambda: gateway.rules,
+            lambda: bridge.namespace.directory.namespace.tier,
+        )
         gateway = Gateway(
             bridge.namespace,
             rules,
@@ -100,7 +106,7 @@ async def _serve(
                 unauthenticated_max=settings.unauthenticated_max,
                 rabbitmq_ports=bridge.rabbitmq_ports,
             ),
-            app=application(service),
+            app=application(service, messages),
             supervisor=bridge.supervisor,
         )
         bridge.namespace.directory.follow(Heeding(gateway, rules).follow)

@@ -62,6 +62,8 @@ class HttpConnection(Reader):
         self._bytes = 0
         self._is_advancing = False
         self._is_held_above = False
+        self._is_between = False
+        self._leaving: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
 
     def __repr__(self) -> str:
@@ -73,6 +75,16 @@ class HttpConnection(Reader):
         """Note that a request was authorized: the connection is authenticated."""
         self._visit.known()
         self._timers.cancel("authorization")
+
+    @property
+    def leaving(self) -> asyncio.Future[None]:
+        """Done when the client is gone, or when the bridge stops: then no request waits longer."""
+        return self._leaving
+
+    def leave(self) -> None:
+        """End the waits of requests."""
+        if not self._leaving.done():
+            self._leaving.set_result(None)
 
     async def speak_amqp(self) -> None:
         """Hand all further input to an AMQP connection in a WebSocket; return when that has ended.
@@ -125,16 +137,9 @@ class HttpConnection(Reader):
             self.gateway.others.discard(self._transport)
         self._transport = self._below = None
         self._visit.leave()
+        self.leave()
         if not self._gone.done():
             self._gone.set_result(None)
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes, and hand them up now or in this connection's turn."""
-        self._bytes += len(data)
-        if self._is_unauthenticated_http and self._bytes > UNAUTHENTICATED_BYTES_MAX:
-            self._abort(Ended.LOGIN, "too much was sent before a request was authorised")
-            return
-        super().data_received(data)
 
     @property
     def _is_unauthenticated_http(self) -> bool:
@@ -152,15 +157,36 @@ class HttpConnection(Reader):
         while self._input_at < len(self._input) and not self._is_held:
             at = self._input_at
             self._input_at = at + SLICE_BYTES
-            self._above.data_received(self._input[at : self._input_at])
+            piece = self._input[at : self._input_at]
+            self._bytes += len(piece)
+            if self._is_unauthenticated_http and self._bytes > UNAUTHENTICATED_BYTES_MAX:
+                self._forget_input()
+                self._abort(Ended.LOGIN, "too much was sent before a request was authorised")
+                break
+            self._above.data_received(piece)
+            if self._is_unauthenticated_http:
+                self._let_the_request_run()
             if self._loop.time() >= until_s:
                 break
         self._is_advancing = False
         return self._end_advance()
 
+    def _let_the_request_run(self) -> None:
+        """Hand up no more in this turn of the loop: a request's token is checked before its body.
+
+        Otherwise a large body that comes together with its head would be too much from a client
+        that has a valid token.
+        """
+        self._is_between = True
+        self._loop.call_soon(self._end_between)
+
+    def _end_between(self) -> None:
+        self._is_between = False
+        self._go_on()
+
     @property
     def _is_held(self) -> bool:
-        return self._is_held_above
+        return self._is_held_above or self._is_between
 
     def _hold(self, is_held: bool) -> None:
         """Stop handing input up, or go on."""

@@ -166,6 +166,7 @@ class Gateway:
             listener.close()
         for connection in list(self.connections):
             connection.stop()
+        self.site.end_waits()
         self.endings.finish()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.stop_s):

@@ -35,8 +35,8 @@ _SWITCHING = 101
 KEEP_ALIVE_S = 75.0
 """How long a connection may be idle between two requests, of which one was authorized."""
 
-REQUEST_S = 60.0
-"""How long a request may take, its body and its answer included."""
+REQUEST_S = 90.0
+"""How long a request may take, its body and its answer included; a receive waits for 60 s."""
 
 
 def authorize(request: web.Request) -> None:
@@ -45,6 +45,16 @@ def authorize(request: web.Request) -> None:
     connection = _connection_of(request)
     if connection is not None:
         connection.known()
+
+
+def leaving_of(request: web.Request) -> asyncio.Future[None]:
+    """Return what is done when a request need not wait longer; see `HttpConnection.leaving`."""
+    connection = _connection_of(request)
+    if connection is not None:
+        return connection.leaving
+    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    gone.set_result(None)
+    return gone
 
 
 class Site:
@@ -85,6 +95,13 @@ class Site:
         server = self._runner.server
         assert server is not None, "a site is started before it listens"
         return HttpConnection(self._gateway, visit, server())
+
+    def end_waits(self) -> None:
+        """Have no request wait for a message any longer."""
+        for transport in self._gateway.others:
+            connection = transport.get_protocol()
+            if isinstance(connection, HttpConnection):
+                connection.leave()
 
     def answered(self) -> Awaitable[object]:
         """Wait until no request is under way."""

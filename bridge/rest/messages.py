@@ -1,0 +1,271 @@
+"""The REST API of messages: send, receive and settle.
+
+Source of paths, fields and status codes: the Service Bus REST reference, "Service Bus Runtime REST"
+(learn.microsoft.com/rest/api/servicebus/service-bus-runtime-rest) with its pages Send Message, Send
+Message Batch, Peek-Lock Message, Receive and Delete Message, Unlock Message, Delete Message and
+Renew-Lock for a Message. An entity that does not exist is 410 there, a lock that does not exist
+404. Sessions cannot be received from over HTTP at Azure either (its table of features): that is
+refused in the words that AMQP's clients get. The id or number in front of a token is not compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from urllib.parse import quote
+
+from aiohttp import web
+
+from bridge.admin.access import AUTHORIZATION, Access
+from bridge.admin.refusals import CONTENT_TYPE, refusal
+from bridge.broker.errors import BrokerError
+from bridge.engine import texts
+from bridge.engine.api import Abandon, Complete, Namespace, Received, ReceiveMode
+from bridge.gateway.sending import in_slices, outgoing
+from bridge.gateway.site import authorize, leaving_of
+from bridge.gateway.texts import STOPPING
+from bridge.message.envelopes import Outgoing
+from bridge.model import entity as model
+from bridge.model.access import cause_of
+from bridge.model.access_rules import RuleSet
+from bridge.model.entity import Right
+from bridge.model.errors import (
+    ArgumentError,
+    EntityNotFound,
+    InternalError,
+    MessageLockLost,
+    OperationTimeout,
+    ServerBusy,
+    ServiceBusError,
+    Unauthorized,
+)
+from bridge.model.name import EntityPath
+from bridge.model.tiers import message_size_max_bytes
+from bridge.rest.bodies import Bodies, Body
+from bridge.rest.reception import Reception
+from bridge.rest.target import Target, Verb
+from bridge.wire.mapping.fields import MappingError
+from bridge.wire.rest import inward
+from bridge.wire.rest.broker_properties import parse_json, read_broker_properties
+from bridge.wire.rest.header_fields import BROKER_PROPERTIES, read_fields, readable
+from bridge.wire.rest.outward import CONTENT_TYPE_DEFAULT, Shown
+
+_log = logging.getLogger("busbridge.messages")
+
+TIMEOUT_S = 60.0
+"""The wait of a receive without `timeout`, and the longest; also the time of other requests."""
+
+WAITS_MAX = 1_000
+"""Receives that wait at a time."""
+
+BATCH_BYTES_MAX = 1_048_576
+"""The largest batch, whatever the entity takes (Service Bus quotas: 1 MB on Premium, too)."""
+
+_STATUS: dict[type[ServiceBusError], int] = {EntityNotFound: 410, MessageLockLost: 404}
+"""Where the REST reference has another status than other APIs have for the error."""
+
+_MODES = {
+    Verb.PEEK_LOCK: ReceiveMode.PEEK_LOCK,
+    Verb.RECEIVE_AND_DELETE: ReceiveMode.RECEIVE_AND_DELETE,
+}
+
+
+class Messages:
+    """Answers the requests of the REST API of messages.
+
+    Args:
+        namespace: the engine's verbs.
+        rules: returns the current shared access rules.
+        tier: returns the namespace's tier, which limits messages.
+        now_s: returns the current time, in seconds since 1970 (UTC).
+    """
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        rules: Callable[[], RuleSet],
+        tier: Callable[[], model.Tier],
+        *,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._namespace = namespace
+        self._rules = rules
+        self._tier = tier
+        self._now_s = now_s
+        self._bodies = Bodies()
+        self._waits = 0
+
+    async def answer(self, request: web.Request, target: Target) -> web.StreamResponse:
+        """Answer one request; a refusal or a failure becomes an error in Azure's form."""
+        try:
+            return await self._answer(request, target)
+        except ServiceBusError as error:
+            return self._refused(request, target, error)
+        except BrokerError as error:
+            busy = ServerBusy(texts.busy(str(error)))
+            return self._refused(request, target, busy)
+        except ConnectionError:
+            raise
+        except Exception:
+            _log.exception("messages.failed path=%s", request.path)
+            failed = InternalError("The bridge has failed; its log says how.")
+            return self._refused(request, target, failed)
+
+    async def _answer(self, request: web.Request, target: Target) -> web.StreamResponse:
+        access = self._access(request)
+        authorize(request)
+        path = target.path
+        access.require(Right.SEND if target.verb is Verb.SEND else Right.LISTEN, path)
+        timeout_s = _timeout_s(request.query.get("timeout"))
+        if target.verb in _MODES:
+            return await self._receive(request, path, _MODES[target.verb], timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s or TIMEOUT_S):
+                return await self._done(request, target, path)
+        except TimeoutError:
+            late = "it did not end within the time of the request"
+            raise OperationTimeout(texts.unknown(late)) from None
+
+    async def _done(
+        self, request: web.Request, target: Target, path: EntityPath
+    ) -> web.StreamResponse:
+        if target.verb is Verb.SEND:
+            return await self._send(request, path)
+        token = target.lock_token
+        self._namespace.receive_entity(path)
+        match target.verb:
+            case Verb.DELETE:
+                await self._namespace.settle(path, token, Complete())
+            case Verb.UNLOCK:
+                await self._namespace.settle(path, token, Abandon())
+            case _:
+                await self._namespace.renew_locks(path, [token])
+        return web.Response(headers={"Content-Type": CONTENT_TYPE_DEFAULT})
+
+    def _access(self, request: web.Request) -> Access:
+        try:
+            return Access(request.headers, self._rules(), request.host, self._now_s(), grace_s=0)
+        except Unauthorized as error:
+            if AUTHORIZATION in request.headers:
+                _log.info(
+                    "token.refused peer=%s audience=%r reason=%r",
+                    *(request.remote, f"{request.host}{request.path}", cause_of(error)),
+                )
+            raise
+
+    def _refused(
+        self, request: web.Request, target: Target, error: ServiceBusError
+    ) -> web.StreamResponse:
+        if not isinstance(error, Unauthorized):
+            _log.info(
+                "messages.refused verb=%r entity=%r reason=%r",
+                *(target.verb.value, target.address, str(error)),
+            )
+        known = _STATUS.get(type(error))
+        status, text = refusal(error, request.host, request.path.strip("/"), known)
+        return web.Response(text=text, status=status, headers={"Content-Type": CONTENT_TYPE})
+
+    # -- sending
+
+    async def _send(self, request: web.Request, path: EntityPath) -> web.StreamResponse:
+        entity = self._namespace.send_entity(path)
+        content_type = request.headers.get("Content-Type", "")
+        is_batch = content_type.partition(";")[0].strip().lower() == inward.BATCH_TYPE
+        limit_bytes = message_size_max_bytes(entity, self._tier())
+        if is_batch:
+            limit_bytes = min(limit_bytes, BATCH_BYTES_MAX)
+        with Body(self._bodies) as body:
+            content = await body.read(request, entity.path, limit_bytes)
+            try:
+                if is_batch:
+                    batch = await in_slices(self._batch(content))
+                else:
+                    batch = [outgoing(self._single(request, content, content_type))]
+            except MappingError as error:
+                raise ArgumentError(f"The message cannot be stored: {error}.") from error
+            await self._namespace.send(path, batch)
+        headers = {"Content-Type": content_type or CONTENT_TYPE_DEFAULT}
+        return web.Response(status=201, headers=headers)
+
+    def _batch(self, content: bytes) -> Iterator[Outgoing]:
+        for raw in inward.encode_each(inward.batch_of(content), self._now_ms):
+            yield outgoing(raw)
+
+    def _single(self, request: web.Request, content: bytes, content_type: str) -> bytes:
+        text = request.headers.get(BROKER_PROPERTIES, "")
+        said = parse_json(readable(text), BROKER_PROPERTIES) if text.strip() else None
+        given = read_broker_properties(said)
+        custom = read_fields(request.headers.items())
+        return inward.encode(content, given, custom, content_type or None, self._now_ms)
+
+    @property
+    def _now_ms(self) -> int:
+        return int(self._now_s() * 1000)
+
+    # -- receiving
+
+    async def _receive(
+        self, request: web.Request, path: EntityPath, mode: ReceiveMode, timeout_s: float
+    ) -> web.StreamResponse:
+        if self._waits >= WAITS_MAX:
+            raise ServerBusy(f"{WAITS_MAX} receives wait for messages; try again.")
+        leaving = leaving_of(request)
+        self._waits += 1
+        try:
+            reception = Reception(self._namespace, path, mode)
+            try:
+                found = await reception.message(timeout_s, leaving)
+                if found is None:
+                    return self._nothing(path, leaving)
+                response = _response(request, path, *found)
+                await response.prepare(request)
+                await response.write_eof()
+                reception.written()
+                return response
+            finally:
+                await reception.close()
+        finally:
+            self._waits -= 1
+
+    def _nothing(self, path: EntityPath, leaving: asyncio.Future[None]) -> web.Response:
+        """Return the answer to a receive that has no message: 204, unless something is wrong."""
+        if leaving.done():
+            raise ServerBusy(STOPPING)
+        self._namespace.receive_entity(path)
+        return web.Response(status=204)
+
+
+def _response(
+    request: web.Request, path: EntityPath, received: Received, shown: Shown
+) -> web.Response:
+    response = web.Response(
+        body=shown.body,
+        status=200 if received.lock_token is None else 201,
+        headers={"Content-Type": shown.content_type, BROKER_PROPERTIES: shown.broker_properties},
+    )
+    if received.lock_token is not None:
+        place = quote(f"/{str(path).lower()}/messages/{received.sequence_number}", safe="/$~")
+        base = f"{request.scheme}://{request.host}"
+        response.headers["Location"] = f"{base}{place}/{received.lock_token}"
+    for name, value in shown.custom:
+        response.headers.add(name, value)
+    return response
+
+
+def _timeout_s(text: str | None) -> float:
+    """Return the time that a client gives a request, in seconds, 60 s at most.
+
+    Raises:
+        ArgumentError: the text is no number of seconds from 0 on.
+    """
+    if text is None or not text.strip():
+        return TIMEOUT_S
+    try:
+        given_s = float(text)
+    except ValueError:
+        given_s = -1.0
+    if not given_s >= 0:
+        raise ArgumentError(f"timeout is {text[:20]!r}; it is a number of seconds.")
+    return min(given_s, TIMEOUT_S)
