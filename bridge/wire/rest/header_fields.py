@@ -67,7 +67,8 @@ def read_fields(fields: Iterable[tuple[str, str]]) -> dict[str, Any]:
             found[key] = known, f"{before}, {text}"
         else:
             found[key] = name, text
-    return {name: _value_of(readable(text)) for name, text in found.values()}
+    # aiohttp has names of its own subclass of str, which has no type in AMQP.
+    return {str(name): _value_of(readable(text)) for name, text in found.values()}
 
 
 def readable(text: str) -> str:
