@@ -40,7 +40,8 @@ class Reception:
         """Return a message; `None` if none came in time, or the client left before.
 
         Raises:
-            ServiceBusError: the entity does not allow receives any more.
+            ServiceBusError, BrokerError: the entity does not allow receives any more, or RabbitMQ
+                does not tell what is there.
         """
         self._receiver.add_credit(1)
         if timeout_s > 0:
@@ -49,6 +50,8 @@ class Reception:
             draining = asyncio.ensure_future(self._receiver.drain())
             try:
                 await self._first(leaving, draining, timeout_s=DRAIN_S)
+                if draining.done() and not self._found.done():
+                    draining.result()
             finally:
                 draining.cancel()
         return self._found.result() if self._found.done() else None

@@ -35,13 +35,14 @@ ENTITIES: dict[str, dict[str, Any]] = {
     name: {"LockDuration": "PT1M"}
     for name in (
         "batch", "bodies", "dead", "forms", "from-sdk", "large", "leaves",
-        "locked", "left", "mixed", "names", "orders", "scheduled", "settle", "sized", "to-sdk",
+        "locked", "left", "mixed", "names", "orders", "scheduled", "settle", "sized",
         "there/and/here", "wait",
     )
 } | {
+    name: {"DefaultMessageTimeToLive": "P10675199DT2H48M5.4775807S"} for name in ("to-sdk", "ttl")
+} | {
     "short": {"LockDuration": "PT5S"},
     "sessions": {"RequiresSession": True},
-    "ttl": {"DefaultMessageTimeToLive": "P10675199DT2H48M5.4775807S"},
     "account": {"LockDuration": "PT5S", "MaxDeliveryCount": 10},
 }  # fmt: skip
 TOPICS = [
