@@ -41,6 +41,9 @@ COUNT_S = 5.0
 """The longest wait for RabbitMQ and the other bridges. Then, or when one of them does not answer,
 the last counts of an entity are told as old ones; before the first, RabbitMQ's own figures."""
 
+FIRST_S = 20.0
+"""The longest wait for an entity of which nothing is known yet; clients wait for 60 s."""
+
 FIGURES_S = 5.0
 """How long a list of all queues' figures is used: RabbitMQ itself has new ones every 5 s. A list of
 5,000 queues costs it 0.7 s of processor time."""
@@ -110,7 +113,7 @@ class Counting:
             return []
         asked_s = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(COUNT_S):
+            async with asyncio.timeout(self._longest_s(entities)):
                 await self._counting.of(entities)
         except TimeoutError:
             log.warning("counts.late entities=%d", len(entities))
@@ -148,12 +151,12 @@ class Counting:
         )
 
     async def _count_all(self, asked: Sequence[model.Entity]) -> None:
-        """Count entities, and keep what is known of them within `COUNT_S`."""
+        """Count entities, and keep what is known of them in time."""
         asked_s = asyncio.get_running_loop().time()
         entities = list({_key(each): each for each in asked}.values())
         answers = Answers(ReadyCounts(self._connections))
         try:
-            async with asyncio.timeout_at(asked_s + COUNT_S):
+            async with asyncio.timeout(self._longest_s(entities)):
                 await self._ask_all(answers, entities)
         except TimeoutError:
             log.warning("counts.unanswered entities=%d error=no answer in time", len(entities))
@@ -253,6 +256,9 @@ class Counting:
         self._last[_key(entity)] = known
         if len(self._last) > REMEMBERED:
             del self._last[next(iter(self._last))]
+
+    def _longest_s(self, entities: Sequence[model.Entity]) -> float:
+        return COUNT_S if all(map(self._known, entities)) else FIRST_S
 
     def _known(self, entity: model.Entity) -> _Known | None:
         last = self._last.get(_key(entity))

@@ -25,6 +25,7 @@ BENCHMARKS = {
     "session_states": "10,000 sessions with a state and nothing else: memory, processor time",
     "filters": "2,000 SQL filters: evaluations a second, and what the index saves",
     "fanout": "a topic with 200 subscriptions of SQL filters, beside the two that match",
+    "counts": "a page of 100 entities with counts, beside 100 and 1,000",
     "policies": "how few policies, and what a change costs the broker",
 }
 

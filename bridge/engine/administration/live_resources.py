@@ -67,10 +67,12 @@ class Kind:
     made: Callable[[dict[str, Any]], Declared]
 
 
+_OF_BINDINGS = "source", "destination", "destination_type", "routing_key", "arguments"
+
 KINDS = (
     Kind("exchanges", ("name", "type", "arguments"), _exchange_of),
     Kind("queues", ("name", "arguments"), _queue_of),
-    Kind("bindings", (), binding_of),
+    Kind("bindings", _OF_BINDINGS, binding_of),
 )
 
 
