@@ -14,7 +14,13 @@ from uuid import uuid4
 from bridge.broker.connection.address import await_end
 from bridge.broker.connection.pool import Lease
 from bridge.broker.handover import Publish
-from bridge.broker.streams.stream_reader import FIRST, Entry, find_own, read_range, read_until
+from bridge.broker.streams.stream_reader import (
+    FIRST,
+    Entry,
+    StreamFollower,
+    read_range,
+    read_until,
+)
 from bridge.machine.journal_entries import is_snapshot, marker
 from bridge.machine.left_out import without
 from bridge.machine.replay import Replay, missing_before
@@ -64,25 +70,24 @@ async def read_journal(
             replay.feed(each.properties, each.body)
         return replay
 
+    publish = partial(in_flight.move, entry, site="sequencer.journal")
     recent = RecentEntries(connection, stream, replayed)
     over: set[str] = set()
-    while True:
-        end = await find_own(
-            connection,
-            stream,
-            lambda: in_flight.move(entry, site="sequencer.journal"),
-            partial(_is_marker, term),
-        )
-        replay = await recent.read_to(end)
-        # An earlier leader's channel may have published entries after this term's marker, until
-        # the channel's end. They are not in the replay yet, so write another marker and read on.
-        others = replay.addresses - over
-        if not others:
-            state.meters.takeover_entries = replay.entries
-            return replay
-        for address in others:
-            await await_end(connection, address)
-        over |= others
+    async with StreamFollower.open(connection, stream) as follower:
+        while True:
+            replay = await recent.with_new(
+                await follower.read_to_own(publish, partial(_is_marker, term))
+            )
+            # An earlier leader's channel may have published entries after this term's marker,
+            # until the channel's end. They are not in the replay yet, so write another marker and
+            # read on.
+            others = replay.addresses - over
+            if not others:
+                state.meters.takeover_entries = replay.entries
+                return replay
+            for address in others:
+                await await_end(connection, address)
+            over |= others
 
 
 def _is_marker(term: bytes, entry: Entry) -> bool:
@@ -100,16 +105,20 @@ class RecentEntries:
         self._stream = stream
         self._replayed = replayed
         self._entries: list[Entry] = []
-        self._end = -1
 
-    async def read_to(self, end: int) -> Replay:
-        """Return the replay of the needed entries, up to the entry at offset `end`."""
+    async def with_new(self, new: list[Entry]) -> Replay:
+        """Return the replay of the needed entries, up to the last one of `new`.
+
+        Args:
+            new: the entries that were published since the last call, at least one.
+        """
+        new = [_without_message(each) for each in new]
         if self._entries:
-            self._entries += await self._read(self._end + 1, end)
+            self._entries += new
             start = self._entries[0].offset
         else:
-            start = end + 1
-        self._end = end
+            self._entries = new
+            start = new[0].offset
         while True:
             missing = missing_before((each.properties, each.body) for each in self._entries)
             if start <= 0 or (missing is not None and missing <= 0):
@@ -129,8 +138,7 @@ class RecentEntries:
         entries: list[Entry] = []
 
         def take(entry: Entry) -> None:
-            is_message = headers.ENTRY not in (entry.properties.headers or {})
-            entries.append(entry._replace(body=b"") if is_message else entry)
+            entries.append(_without_message(entry))
 
         await read_range(self._connection, self._stream, start, end, take)
         return entries
@@ -145,6 +153,12 @@ class RecentEntries:
 
         await read_until(self._connection, self._stream, FIRST, take, prefetch=1)
         return first[0] >= offset
+
+
+def _without_message(entry: Entry) -> Entry:
+    """Return an entry of the bridge's own, or a message's without its body."""
+    is_message = headers.ENTRY not in (entry.properties.headers or {})
+    return entry._replace(body=b"") if is_message else entry
 
 
 def take_over(state: LeaderState, replay: Replay) -> tuple[Sequencer, Sequence[Unconfirmed]]:

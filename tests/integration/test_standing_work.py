@@ -41,6 +41,7 @@ KEPT = frozenset(
         "expired messages",
         "forwarder",
         "idle watch",
+        "inboxes",
         "journals",
         "listener",
         "publishing",
@@ -59,6 +60,7 @@ REPEATED = frozenset({"deferred messages", "receiving channel"})
 
 ELSEWHERE = {
     "clients of sessions": "as `REPEATED`; runs while a client of the library has a session",
+    "other bridges": "runs in a whole bridge (test_standbys.py)",
     "private RabbitMQ": "starts a RabbitMQ again (tests/acceptance/test_private.py)",
     "session ping": "as `REPEATED`; runs while another bridge owns a receiver's session",
 }

@@ -9,7 +9,8 @@ the channel is connected to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from bridge.broker.connection.address import HasChannels
@@ -115,6 +116,13 @@ class _Reading:
             raise self._channel.close_reason.again()
         return self._came.is_set()
 
+    def take_more(self) -> None:
+        """Let RabbitMQ deliver more; raises the error of a failed `take`."""
+        self._came.clear()
+        self._channel.consumers.ack(self._last_tag, multiple=True)
+        if self._error is not None:
+            raise self._error
+
     async def go_on(self) -> None:
         """Read all entries that exist now; raises the error of a failed `take`."""
         self._came.clear()
@@ -213,30 +221,65 @@ async def read_range(
         await read_until(connection, stream, at(start), pass_on, prefetch=prefetch)
 
 
+class StreamFollower:
+    """Reads what is published to a stream from now on; one consumer serves several reads."""
+
+    def __init__(self, channel: Channel, stream: str) -> None:
+        self._stream = stream
+        self._entries: list[Entry] = []
+        self._reading = _Reading(channel, PREFETCH_MAX, self._take)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, connection: HasChannels, stream: str) -> AsyncIterator[StreamFollower]:
+        """Follow a stream for as long as the block lasts.
+
+        Raises:
+            BrokerError: the stream does not exist, or the channel ended.
+        """
+        with await connection.channel() as channel:
+            follower = cls(channel, stream)
+            await follower._reading.begin(stream, ("S", b"next"))
+            yield follower
+
+    async def read_to_own(
+        self, publish: Callable[[], Awaitable[None]], is_own: Callable[[Entry], bool]
+    ) -> list[Entry]:
+        """Publish an entry; return all entries since the last read up to this one, included.
+
+        Args:
+            publish: publishes the entry, and returns when it is confirmed.
+            is_own: whether an entry of the stream is the published one.
+
+        Raises:
+            BrokerError: the channel ended, or the stream delivers nothing for `SILENCE_S`.
+        """
+        await publish()
+        looked = 0
+        while True:
+            for at in range(looked, len(self._entries)):
+                if is_own(self._entries[at]):
+                    read, self._entries = self._entries[: at + 1], self._entries[at + 1 :]
+                    return read
+            looked = len(self._entries)
+            if not await self._reading.comes(SILENCE_S):
+                raise _silent(self._stream)
+            self._reading.take_more()
+
+    def _take(self, entry: Entry) -> bool:
+        self._entries.append(entry)
+        return False
+
+
 async def find_own(
     connection: HasChannels,
     stream: str,
     publish: Callable[[], Awaitable[None]],
     is_own: Callable[[Entry], bool],
 ) -> int:
-    """Publish an entry to a stream, and return its offset.
-
-    Args:
-        publish: publishes the entry, and returns when it is confirmed.
-        is_own: whether an entry of the stream is the published one.
-
-    Raises:
-        BrokerError: the channel ended, or the stream delivers nothing for `SILENCE_S`.
-    """
-    found: list[int] = []
-
-    def take(entry: Entry) -> bool:
-        if is_own(entry):
-            found.append(entry.offset)
-        return bool(found)
-
-    await read_until(connection, stream, ("S", b"next"), take, publish=publish)
-    return found[0]
+    """Publish an entry to a stream, and return its offset; the rest as `read_to_own`."""
+    async with StreamFollower.open(connection, stream) as follower:
+        return (await follower.read_to_own(publish, is_own))[-1].offset
 
 
 def _read_entry(delivery: Delivery) -> Entry | None:
