@@ -75,10 +75,13 @@ def entities(naming: str) -> list[Queue]:
     return [queue(number, names[number], kind) for number, kind in enumerate(kinds)]
 
 
-def policies_of(queues: list[Queue], version: str) -> tuple[Policy, ...]:
-    """The policies of a namespace of these queues."""
+def policies_of(
+    queues: list[Queue], version: str, live: tuple[Policy, ...] = ()
+) -> tuple[Policy, ...]:
+    """The policies of a namespace of these queues, where some policies are there."""
     namespace = Namespace(queues=tuple(queues))
-    return compile_namespace(namespace, Capabilities.of(version)).policies
+    capabilities = Capabilities.of(version)
+    return compile_namespace(namespace, capabilities, sharing=Sharing(live=live)).policies
 
 
 def one_each(queues: list[Queue]) -> tuple[Policy, ...]:
@@ -247,7 +250,7 @@ async def changes(
     for number in range(CHANGES):
         position = number * (ENTITIES // CHANGES)
         queues[position] = replace(queues[position], max_delivery_count=50)
-        wanted = policies_of(queues, version)
+        wanted = policies_of(queues, version, live)
         steps = rollout(wanted, live, [each.name for each in queues])
         begin = time.perf_counter()
         for step in steps:
