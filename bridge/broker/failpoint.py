@@ -61,6 +61,7 @@ POINTS: dict[str, str] = {
     "engine.tell.published": "other bridges were notified, or one was answered",
     "engine.session.acked": "a session's earlier state, or an ask for its holder, was acked",
     "engine.session.returned": "a session's message was returned, to be read again",
+    "queue.made_on_use": "a queue that is made when it is used was declared, without a fence",
     "sequencer.answered": "whoever scheduled or cancelled was told",
     "usage.told": "a leader was told that an entity is used",
 }

@@ -87,6 +87,7 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import description, names
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.entity_table import Changes
+from bridge.topology.lacking import in_words
 from bridge.topology.resources import Finding
 from bridge.wire.administration import Administer, Request, Response
 
@@ -167,6 +168,7 @@ class RabbitNamespace:
             self._settlements,
             on_missing,
             supervisor,
+            lambda queue: self.state.note_made_again(in_words(queue)),
         )
         self._sending = Sending(services)
         self._deferral = Deferral(services)

@@ -29,12 +29,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 
 from bridge.background.waits import Wait
-from bridge.broker.connection.address import take_address
+from bridge.broker.connection.address import is_there, take_address
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.pool import Lease
 from bridge.broker.errors import AckLost, BrokerError, NotFound, PublishRefused
 from bridge.broker.handover import Acks, Publish
+from bridge.broker.queue_on_use import make_on_use
 from bridge.broker.ready_counts import queue_state
 from bridge.engine.clock import now_ms
 from bridge.machine import arrival
@@ -54,7 +55,7 @@ from bridge.sidecar.ownership_token import SITE, OwnershipToken
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.sidecar.snapshots import Snapshots
 from bridge.sidecar.takeover import read_journal, take_over
-from bridge.topology import names
+from bridge.topology import names, parts
 from bridge.topology.shards import queues_by_key
 from bridge.wire.envelope import Item
 
@@ -156,6 +157,7 @@ class Leader:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
         self._segments: Segments | None = None
+        self._has_history = False
         self._inherited = Inherited(state.returning, self._loop.time)
         self._is_pump_due = False
         self.over: TermOver | None = None
@@ -308,7 +310,12 @@ class Leader:
         # When the publish fails the term ends, and the waiting task is cancelled.
         await confirmed.wait()
 
-    def _submit_entry(self, publication: Publication, then: Callable[[], None]) -> None:
+    async def _write_segment(self, publication: Publication, then: Callable[[], None]) -> None:
+        """Publish a segment of the history, whose stream the first segment makes."""
+        if not self._has_history:
+            exchange = names.active_exchange(self.name)
+            await make_on_use(self._connection, parts.history(self.name), exchange)
+            self._has_history = True
         self.submit((publication,), then=then, site="sequencer.journal")
 
     async def _main(self) -> None:
@@ -378,7 +385,11 @@ class Leader:
         state.begin(self.sequencer, self._term, self.in_flight.open)
         self.may_publish = True
         if state.entity.requires_duplicate_detection:
-            self._segments = Segments(self.sequencer, self.in_flight, self._submit_entry)
+            self._segments = Segments(
+                self.sequencer,
+                self.in_flight,
+                lambda publication, then: self.start(self._write_segment(publication, then)),
+            )
         wait.reason = "the new leader declares the queues of scheduled messages"
         await self._buckets.declare()
         wait.reason = "RabbitMQ has not confirmed what the new leader published"
@@ -395,8 +406,12 @@ class Leader:
     async def _learn_history(self) -> None:
         """Read the messages that earlier terms accepted, for duplicate detection.
 
-        A sequencer that goes on in the same process knows them already.
+        A sequencer that goes on in the same process knows them already. Without a stream there is
+        no segment yet: the journal has all that was accepted.
         """
+        self._has_history = await is_there(self._connection, names.history(self.name))
+        if not self._has_history:
+            return
         unreadable = await read_history(
             self._state.entity,
             self._connection,

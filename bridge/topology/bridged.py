@@ -30,6 +30,13 @@ class Bridged:
         for topic in namespace.topics:
             yield from topic_pieces(topic, capabilities)
 
+    def made_on_use(self, namespace: model.Namespace) -> Iterator[Queue]:
+        """Yield one history if an entity may need one; other such queues have policies anyway."""
+        for entity in model.send_entities(namespace):
+            if entity.requires_duplicate_detection:
+                yield parts.history(entity.path)
+                return
+
     def settings(self, namespace: model.Namespace) -> dict[str, dict[str, Value]]:
         """Return the policy settings of each active queue, by the queue's name."""
         found = {
@@ -69,7 +76,7 @@ def queue_pieces(queue: model.Queue, capabilities: Capabilities) -> Iterator[Top
     kind = "fanout" if shards.count_of(queue) == 1 else "direct"
     yield Topology(
         exchanges=(parts.fixed_exchange(active, kind),),
-        queues=(*_active(queue), parts.journal(queue.name), *_history(queue)),
+        queues=(*_active(queue), parts.journal(queue.name)),
         bindings=tuple(
             Binding(source=active, destination=destination, routing_key=shards.queue_key(queue, at))
             for at, shard in enumerate(shards.active_queues(queue))
@@ -89,7 +96,7 @@ def topic_pieces(topic: model.Topic, capabilities: Capabilities) -> Iterator[Top
     active = names.active_exchange(topic.name)
     yield Topology(
         exchanges=(parts.fixed_exchange(active, "direct"),),
-        queues=(parts.journal(topic.name), parts.moved(topic.name), *_history(topic)),
+        queues=(parts.journal(topic.name), parts.moved(topic.name)),
         findings=entity_findings(topic, capabilities),
     )
     for each in topic.subscriptions:
@@ -135,17 +142,9 @@ def _settings(
 
 
 def _active(entity: model.Queue | model.Subscription) -> tuple[Queue, ...]:
-    """Return the queues of an entity's active messages, and those of its session states."""
-    found: list[Queue] = []
-    for shard in range(shards.count_of(entity)):
-        found.append(parts.active_queue(entity.path, shard))
-        if entity.requires_session:
-            found.append(parts.sessions_queue(entity.path, shard))
-    return tuple(found)
-
-
-def _history(entity: model.SendEntity) -> tuple[Queue, ...]:
-    return (parts.history(entity.path),) if entity.requires_duplicate_detection else ()
+    """Return the queues of an entity's active messages, one for each shard."""
+    count = shards.count_of(entity)
+    return tuple(parts.active_queue(entity.path, shard) for shard in range(count))
 
 
 def _dead_letters(entity: model.Queue | model.Subscription) -> Iterator[Topology]:

@@ -55,8 +55,9 @@ def compile(  # noqa: A001 - the compiler's one verb
         EntityConflict: two entities would need resources of one name.
     """
     topology = joined(flavour.pieces(namespace, capabilities))
+    kinds = replace(topology, queues=(*topology.queues, *flavour.made_on_use(namespace)))
     limits = _with_tier(ceiling, namespace.tier)
-    policies = _policies(flavour.settings(namespace), topology, limits, priority, sharing)
+    policies = _policies(flavour.settings(namespace), kinds, limits, priority, sharing)
     return replace(topology, policies=policies)
 
 
@@ -106,8 +107,7 @@ def _kinds(namespace: model.Namespace) -> Iterator[Queue]:
         yield parts.moved(entity.path)
     for each in islice(model.receive_entities(namespace), 1):
         yield parts.quorum_queue(names.dead_letter_queue(each.path), {})
-    for entity in [each for each in sent if each.requires_duplicate_detection][:1]:
-        yield parts.history(entity.path)
+    yield from _BRIDGED.made_on_use(namespace)
 
 
 def _policies(

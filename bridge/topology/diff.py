@@ -15,7 +15,13 @@ from typing import assert_never
 
 from bridge.topology import definitions, policy
 from bridge.topology.fate import Peril, carried_out, key_of, perils, touches
-from bridge.topology.names import BUCKETS_SUFFIX, DEFERRED_SUFFIX, SETTLED_SUFFIX
+from bridge.topology.names import (
+    BUCKETS_SUFFIX,
+    DEFERRED_SUFFIX,
+    HISTORY_SUFFIX,
+    SESSIONS_SUFFIX,
+    SETTLED_SUFFIX,
+)
 from bridge.topology.parts import SCHEMA_ARGUMENT
 from bridge.topology.policy import RAISED_PREFIX
 from bridge.topology.resources import (
@@ -63,9 +69,9 @@ class Change:
     is_destructive: bool = False
 
 
+_ONE_EACH = (DEFERRED_SUFFIX, HISTORY_SUFFIX, SESSIONS_SUFFIX, SETTLED_SUFFIX)
 _COMES_AND_GOES = re.compile(
-    f"(?P<entity>.+?)(?:{re.escape(DEFERRED_SUFFIX)}|{re.escape(SETTLED_SUFFIX)}"
-    f"|{re.escape(BUCKETS_SUFFIX)}.*)"
+    f"(?P<entity>.+?)(?:{'|'.join(map(re.escape, _ONE_EACH))}|{re.escape(BUCKETS_SUFFIX)}.*)"
 )
 """Names of queues that bridges make while they run; no compiled topology contains these queues."""
 
@@ -97,7 +103,8 @@ def diff(wanted: Topology, live: Topology, *, keep: bool = False) -> tuple[Chang
     if keep:
         changes += _replaced(wanted, live)
     else:
-        kept = {queue.name for queue in wanted.queues}
+        # A topic has a front exchange of its name, and no queue.
+        kept = {queue.name for queue in wanted.queues} | {front.name for front in wanted.exchanges}
         changes += _stale(wanted, live, lambda name: _is_running(name, kept))
     return tuple(changes)
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from bridge.model import entity as model
 from bridge.topology.capabilities import TTL_MAX_MS, Capabilities
 from bridge.topology.policy import MEBIBYTE
-from bridge.topology.resources import Topology, Value
+from bridge.topology.resources import Queue, Topology, Value
 
 
 class Flavour(Protocol):
@@ -23,6 +23,12 @@ class Flavour(Protocol):
         Raises:
             EntityConflict: the names of two entities, or of an entity and an existing resource,
                 conflict.
+        """
+
+    def made_on_use(self, namespace: model.Namespace) -> Iterable[Queue]:
+        """Return one queue of each kind that no topology has, as it is made when it is used.
+
+        A policy protects all queues of such a kind from their beginning.
         """
 
     def settings(self, namespace: model.Namespace) -> Mapping[str, Mapping[str, Value]]:

@@ -146,7 +146,8 @@ def journal(entity: str) -> Queue:
 
 
 def history(entity: str) -> Queue:
-    """Return the stream of an entity's history, for duplicate detection."""
+    """Return the stream of an entity's history, for duplicate detection; the first segment of
+    accepted messages makes it."""
     name = names.history(entity)
     return _stream(name, HISTORY_BYTES_MAX, HISTORY_SEGMENT_BYTES, {"x-max-age": HISTORY_AGE})
 
@@ -243,7 +244,8 @@ def deferred_queue(entity: str) -> Queue:
 
 
 def sessions_queue(entity: str, shard: int = 0) -> Queue:
-    """Return the queue of the states of a shard's sessions: one message for each session.
+    """Return the queue of the states of a shard's sessions: one message for each session. The
+    first receiver of a session makes it.
 
     One bridge at a time consumes the queue and holds all its messages. That bridge alone consumes
     the shard's active queue, too.

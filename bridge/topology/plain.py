@@ -96,6 +96,10 @@ class Plain:
                 yield self._subscription(topic, subscription, capabilities)
                 yield self._forwarding(path, subscription, namespace, capabilities)
 
+    def made_on_use(self, namespace: model.Namespace) -> tuple[Queue, ...]:
+        """Return nothing: without a bridge nobody makes a queue later."""
+        return ()
+
     def settings(self, namespace: model.Namespace) -> dict[str, dict[str, Value]]:
         """Return the policy settings of each queue, by the queue's name."""
         found: dict[str, dict[str, Value]] = {}

@@ -12,6 +12,7 @@ from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.departure import Departure
 from bridge.engine.settlement.locktable import LockTable
+from bridge.topology.resources import Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Services:
 
     Attributes:
         on_missing: called with an entity's path when one of its queues is missing.
+        on_made_again: called with a queue that was missing, deleted by hand, and is there again.
         supervisor: keeps what is meant to run, and repeats what must succeed.
     """
 
@@ -31,3 +33,4 @@ class Services:
     settlements: Settlements
     on_missing: Callable[[str], None]
     supervisor: Supervisor
+    on_made_again: Callable[[Queue], None]

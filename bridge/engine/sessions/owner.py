@@ -18,6 +18,7 @@ from bridge.background.tasks import Tasks
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError, ConnectionLost, NotFound
+from bridge.broker.queue_on_use import is_in_use, make_on_use, state_of
 from bridge.engine import texts
 from bridge.engine.ownership.ownership import Ask, Ownership
 from bridge.engine.ownership.services import Services
@@ -25,6 +26,8 @@ from bridge.engine.sessions.messages import SessionMessages
 from bridge.engine.sessions.stored_states import POINT, StoredStates
 from bridge.engine.sessions.takeover import take_over
 from bridge.engine.sessions.windows import Windows
+from bridge.topology import names
+from bridge.topology.resources import Queue
 from bridge.wire.basic import Table
 from bridge.wire.reply import encode_found
 from bridge.wire.sessions import STATE, WHERE
@@ -50,7 +53,7 @@ class SessionOwner:
 
     Args:
         messages: the shard's messages, empty until this process is the owner.
-        states: the name of the shard's queue `$sessions`.
+        states: the shard's queue `$sessions`; the first use makes it.
         compacts_logs: whether RabbitMQ compacts a queue's log; else old messages are published
             again.
         consumes_once: see `Windows`.
@@ -70,7 +73,7 @@ class SessionOwner:
     def __init__(
         self,
         messages: SessionMessages,
-        states: str,
+        states: Queue,
         *,
         services: Services,
         compacts_logs: bool,
@@ -86,13 +89,16 @@ class SessionOwner:
         self.is_ready = False
         self.natives = 0
         self.messages = messages
+        self._states = states
+        self._has_stood_by = False
         self.ownership = Ownership(
-            states,
+            states.name,
             self,
             route=services.connections.route(messages.resource),
             sender=services.sender,
             asks=WHERE,
             point=POINT,
+            prepare=self._make_states,
         )
         self.stored = StoredStates(self.ownership, services.sender)
         self._services = services
@@ -116,6 +122,17 @@ class SessionOwner:
         self._first = None
         if not self._is_closed:
             await self.ownership.stand_by()
+
+    async def _make_states(self) -> None:
+        """Make the queue `$sessions`, unless it is in use."""
+        connections, queue = self._services.connections, self._states
+        state = await state_of(connections, queue.name)
+        if not is_in_use(state):
+            async with connections.apart(queue.name) as lease:
+                await make_on_use(lease, queue, names.dead_letter_exchange(str(self.messages.path)))
+            if state is None and self._has_stood_by:
+                self._services.on_made_again(queue)
+        self._has_stood_by = True
 
     async def catch_up(self) -> None:
         """Wait for all messages that RabbitMQ has delivered so far; raises BrokerError."""

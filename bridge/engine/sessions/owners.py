@@ -19,7 +19,7 @@ from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.settled import SettledMemory, SettledNumbers
 from bridge.model import entity as model
 from bridge.model.name import EntityPath
-from bridge.topology import names
+from bridge.topology import names, parts
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.entity_table import Changes
@@ -206,7 +206,7 @@ class Owners:
             )
             owner = self._here[key] = SessionOwner(
                 messages,
-                names.sessions_queue(queue.path, shard),
+                parts.sessions_queue(queue.path, shard),
                 services=self._services,
                 compacts_logs=self._capabilities().compacts_logs,
                 consumes_once=self._consumes_once(),

@@ -11,7 +11,13 @@ from bridge.model import entity as model
 from bridge.topology import compiler, definitions
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.diff import Action, Change, diff, removal
-from bridge.topology.parts import bucket_queue, deferred_queue, settled
+from bridge.topology.parts import (
+    bucket_queue,
+    deferred_queue,
+    history,
+    sessions_queue,
+    settled,
+)
 from bridge.topology.resources import Binding, Exchange, Parameter, Policy, Queue, Topology
 from tests.unit.topology.entities import namespaces
 
@@ -163,6 +169,8 @@ def test_a_policy_whose_queues_all_have_another_one_goes_in_any_case() -> None:
         deferred_queue("orders"),
         settled("orders"),
         settled("orders/$deadletterqueue"),
+        history("orders"),
+        sessions_queue("orders"),
     ],
 )
 def test_what_is_made_when_needed_goes_with_its_entity_and_never_before(queue: Queue) -> None:
@@ -171,3 +179,21 @@ def test_what_is_made_when_needed_goes_with_its_entity_and_never_before(queue: Q
     assert diff(ORDERS, live) == ()
     gone = [change.resource for change in diff(compiled(model.Namespace()), live)]
     assert queue in gone
+
+
+@pytest.mark.parametrize("queue", [bucket_queue("events", 2, 7), history("events")])
+def test_what_a_topic_has_made_when_needed_stays_with_it(queue: Queue) -> None:
+    """Its scheduled messages, and the ids that it has accepted, are no drift."""
+    wanted = compiled(model.Namespace(topics=(model.Topic(name="events"),)))
+    live = replace(wanted, queues=(*wanted.queues, queue))
+    assert diff(wanted, live) == ()
+    gone = [change.resource for change in diff(compiled(model.Namespace()), live)]
+    assert queue in gone
+
+
+def test_a_shards_states_are_no_drift() -> None:
+    """Each shard has a queue of its own, and a queue of states with that one's name."""
+    shards = model.Queue(name="orders", requires_session=True, session_shards=2)
+    wanted = compiled(model.Namespace(queues=(shards,)))
+    states = tuple(sessions_queue("orders", shard) for shard in range(2))
+    assert diff(wanted, replace(wanted, queues=(*wanted.queues, *states))) == ()

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.model import entity as model
 from bridge.model.errors import ArgumentOutOfRange
-from bridge.topology import compiler, definitions, names, shards
+from bridge.topology import compiler, definitions, names, parts, shards
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.policy import winners
 
@@ -91,11 +91,13 @@ def test_each_shard_has_what_the_entity_has(count: int) -> None:
     assert all(each.arguments == active[0].arguments for each in active)
     for each in active:
         assert [p.definition["message-ttl"] for p in winners(each, topology.policies)] == [60_000]
-        states = there[each.name + names.SESSIONS_SUFFIX]
+    for shard in range(count):
+        states = parts.sessions_queue(queue.path, shard)
+        assert states.name not in there  # the first receiver makes it
         assert states.arguments["x-single-active-consumer"] is True
         (policy,) = winners(states, topology.policies)
         assert policy.name == "busbridge.inner"
-    assert sum(name.startswith("orders") for name in there) == 2 * count + 4
+    assert sum(name.startswith("orders") for name in there) == count + 4
 
 
 def test_one_key_reaches_one_shard_and_the_journal() -> None:
