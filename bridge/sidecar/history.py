@@ -89,7 +89,7 @@ class Segments:
         self,
         sequencer: Sequencer,
         in_flight: InFlight,
-        publish: Callable[[Publication, Callable[[], None]], None],
+        publish: Callable[[Publication, Callable[[], None]], object],
     ) -> None:
         self._sequencer = sequencer
         self._in_flight = in_flight

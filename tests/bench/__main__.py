@@ -26,6 +26,7 @@ BENCHMARKS = {
     "filters": "2,000 SQL filters: evaluations a second, and what the index saves",
     "fanout": "a topic with 200 subscriptions of SQL filters, beside the two that match",
     "counts": "a page of 100 entities with counts, beside 100 and 1,000",
+    "objects": "what 1,000 queues, streams, exchanges and bindings cost RabbitMQ",
     "policies": "how few policies, and what a change costs the broker",
 }
 

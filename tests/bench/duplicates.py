@@ -14,7 +14,7 @@ from bridge.broker.handover import Publish
 from bridge.broker.node.installation import Installation
 from bridge.machine.history import row
 from bridge.model.entity import Queue
-from bridge.topology import names
+from bridge.topology import names, parts
 from bridge.wire import envelope, journal
 from bridge.wire.basic import Properties
 from bridge.wire.envelope import Item, Operation
@@ -91,6 +91,8 @@ async def _remembered(rabbit: Bench) -> list[Figure]:
         queue = Queue(name=f"remembers-{count}", requires_duplicate_detection=True)
         await rabbit.declare(queue)
         channel = await rabbit.connection.channel()
+        if count:
+            await channel.declarations.declare_queue(parts.history(queue.name))
         segments = [_segment(queue.name) for _ in range(count // SEGMENT)]
         for at in range(0, len(segments), 100):
             await fill(channel, segments[at : at + 100])

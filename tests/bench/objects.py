@@ -125,37 +125,15 @@ KINDS = (
 )
 
 
-async def channels(rabbit: Bench, consumes: str) -> tuple[float, float]:
-    """Return what 1,000 channels take, and what they take with a consumer of a queue each, in MB.
-
-    Args:
-        consumes: "" for channels alone; otherwise queues `NAME-0` to `NAME-999`.
-    """
-    own = await rabbit.connection.channel()
-    for number in range(COUNT if consumes else 0):
-        await _quorum(own, number)
-    await asyncio.sleep(SETTLE_S)
-    _, resident, erlang = await _memory(rabbit)
-    for number in range(COUNT):
-        channel = await rabbit.connection.channel()
-        if consumes:
-            await channel.consumers.consume(f"{consumes}-{number}", lambda delivery: None)
-    await asyncio.sleep(SETTLE_S)
-    _, full, full_erlang = await _memory(rabbit)
-    return full - resident, full_erlang - erlang
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What 1,000 objects cost."""
 
-    resident_mb: float
-    erlang_mb: float
+    memory_mb: float
     declare_s: float
     declare_cpu_s: float
     idle_cpu_s: float
-    restart_s: float
-    again_mb: float
+    restart_cpu_s: float
 
 
 async def cost(rabbit: Bench, kind: Kind) -> Cost:
@@ -165,37 +143,33 @@ async def cost(rabbit: Bench, kind: Kind) -> Cost:
         for number in range(COUNT):
             await kind.before(channel, number)
     await asyncio.sleep(SETTLE_S)
-    pid, empty, empty_erlang = await _memory(rabbit)
+    pid, empty = await _memory(rabbit)
     cpu = _cpu_s(pid)
     begin = time.perf_counter()
     for number in range(COUNT):
         await kind.make(channel, number)
     declared_s, declared_cpu_s = time.perf_counter() - begin, _cpu_s(pid) - cpu
     await asyncio.sleep(SETTLE_S)
-    _, full, full_erlang = await _memory(rabbit)
+    _, full = await _memory(rabbit)
     cpu = _cpu_s(pid)
     await asyncio.sleep(IDLE_S)
     idle_cpu_s = (_cpu_s(pid) - cpu) * 60 / IDLE_S
     await rabbit.connection.close()
     await rabbit.node.stop()
-    begin = time.perf_counter()
     await rabbit.node.start()
-    restart_s = time.perf_counter() - begin
     await asyncio.sleep(SETTLE_S)
-    _, again, _ = await _memory(rabbit)
+    pid, _ = await _memory(rabbit)
     return Cost(
-        resident_mb=full - empty,
-        erlang_mb=full_erlang - empty_erlang,
+        memory_mb=full - empty,
         declare_s=declared_s,
         declare_cpu_s=declared_cpu_s,
         idle_cpu_s=idle_cpu_s,
-        restart_s=restart_s,
-        again_mb=again,
+        restart_cpu_s=_cpu_s(pid),
     )
 
 
-async def _memory(rabbit: Bench) -> tuple[int, float, float]:
-    """Return the node's process id, its resident and its Erlang memory, in MB."""
+async def _memory(rabbit: Bench) -> tuple[int, float]:
+    """Return the node's process id, and the memory that Erlang uses, in MB."""
     login = aiohttp.BasicAuth("guest", "guest")
     url = f"{rabbit.node.management_url}/api/nodes/{rabbit.node.name}"
     async with aiohttp.ClientSession(auth=login) as session:
@@ -203,12 +177,7 @@ async def _memory(rabbit: Bench) -> tuple[int, float, float]:
             pid = int((await answer.json())["os_pid"])
         async with session.get(f"{url}/memory") as answer:
             found = (await answer.json())["memory"]
-    return pid, _resident_mb(pid), found["total"]["erlang"] / 2**20
-
-
-def _resident_mb(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+    return pid, found["total"]["erlang"] / 2**20
 
 
 def _cpu_s(pid: int) -> float:
@@ -226,12 +195,11 @@ async def main(arguments: list[str]) -> int:
                 found = await cost(rabbit, kind)
             print(f"  {kind.name}: {found}", file=sys.stderr, flush=True)
             for name, unit, ours in (
-                ("resident", "MB", found.resident_mb),
-                ("Erlang's", "MB", found.erlang_mb),
+                ("memory", "MB", found.memory_mb),
                 ("to declare", "s", found.declare_s),
                 ("to declare, processor", "s", found.declare_cpu_s),
                 ("idle, processor a minute", "s", found.idle_cpu_s),
-                ("restart of RabbitMQ", "s", found.restart_s),
+                ("restart of RabbitMQ, processor", "s", found.restart_cpu_s),
             ):
                 figures.append(
                     Figure(

@@ -38,9 +38,11 @@ NOT_LOADED = (
     "engine.deferred.",
     "engine.move.",
     "engine.session.",
+    "queue.",
     "usage.",
 )
-"""Nobody of the load defers, or accepts sessions (test_deferral.py, test_sessions.py), no queue
+"""Nobody of the load defers, or accepts sessions (test_deferral.py, test_sessions.py, also for the
+queues that are made when they are used; of the history test_made_on_use.py), no queue
 refuses (test_refused_moves.py) or is unbound (test_deleted_by_hand.py), and nothing is idle
 (test_idle_deletion.py)."""
 

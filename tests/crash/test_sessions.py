@@ -22,12 +22,13 @@ from typing import Any
 import pytest
 
 from bridge.broker.connection.endpoint import Endpoint, parse_url
+from bridge.broker.queue_on_use import POINT
 from bridge.engine.clock import now_ms
 from bridge.model import entity as model
 from bridge.model.name import EntityPath
 from tests.fixtures.broker import Broker
 from tests.integration.door import Door, open_door
-from tests.integration.session_door import send
+from tests.integration.session_door import SessionClient, bodies, send
 
 pytestmark = pytest.mark.kills
 
@@ -239,6 +240,22 @@ async def besiege(endpoint: Endpoint, broker: Broker, points: list[str | None]) 
 async def test_sessions_survive_kills(endpoint: Endpoint, broker: Broker) -> None:
     """At any time, and behind the steps of what a session's settlement publishes."""
     await besiege(endpoint, broker, [None, "engine.again.confirmed", None])
+
+
+async def test_a_kill_as_the_queue_of_states_is_made_costs_nothing(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """The next bridge that needs the queue finds it without a fence, and goes on from there."""
+    async with open_door(endpoint, broker.management_url, QUEUE) as door:
+        worker = Worker(broker, endpoint, [])
+        await asyncio.to_thread(worker.start, BUSBRIDGE_FAILPOINT=POINT)
+        assert await asyncio.to_thread(worker.wait, 120)
+        await send(door, "s0", "one")
+        client = await SessionClient(door).accept("s0")
+        (message,) = await client.receive()
+        assert bodies([message]) == ["one"]
+        await door.namespace.set_session_state(PATH, "s0", b"half")
+        assert await door.namespace.session_state(PATH, "s0") == b"half"
 
 
 @pytest.mark.soak

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridge.topology import names
+from bridge.topology import parts
 from tests.fixtures.sidecar import Rig, numbers
 
 
 def test_what_a_stranger_writes_into_the_history_stops_nobody(rig: Callable[..., Rig]) -> None:
     """It is passed over; duplicates of natives are dropped, and counted, after a kill as well."""
     queue = rig(requires_duplicate_detection=True)
-    history = names.history(queue.queue.name)
+    stream = parts.history(queue.queue.name)
+    history = stream.name
+    queue.channel.queue_declare(history, durable=True, arguments=stream.arguments)
     for kind in ("accepted", "nonsense"):
         queue.publish_to(history, b"\x02no sections", headers={"x-busbridge-entry": kind})
     first = queue.start()

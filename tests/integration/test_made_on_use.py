@@ -16,12 +16,10 @@ from bridge.broker.queue_on_use import POINT, make_on_use
 from bridge.engine.api import Complete
 from bridge.machine.history import SEGMENT_ROWS
 from bridge.model import entity as model
-from bridge.model.name import EntityPath
 from bridge.topology import names, parts
-from bridge.topology.shards import shard_of
 from tests.fixtures.broker import Broker
 from tests.fixtures.sidecar import Rig, SidecarProcess, numbers
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import eventually, until
 from tests.integration.door import open_door
 from tests.integration.session_door import PATH, SessionClient, bodies, send
 
@@ -151,7 +149,7 @@ def test_the_history_has_a_stream_when_a_thousand_ids_are_accepted(
     accept(queue, 0, SEGMENT_ROWS)
     more = queue.take(SEGMENT_ROWS - 10, before_kill=before)
     assert numbers(more) == list(range(11, SEGMENT_ROWS + 1))
-    wait_for(queue, history)
+    eventually(lambda: queue.has(history))
     second.kill()
 
     third = queue.start()
@@ -179,12 +177,3 @@ def test_a_kill_between_making_the_history_and_writing_it_forgets_no_id(
     assert {each.body for each in found} == {b"%d" % each for each in range(SEGMENT_ROWS + 1)}
     assert len({each.number for each in found}) == SEGMENT_ROWS + 1
     second.kill()
-
-
-def wait_for(rig: Rig, queue: str) -> None:
-    """Wait until RabbitMQ has a queue."""
-
-    async def look() -> None:
-        await until(lambda: rig.has(queue))
-
-    asyncio.run(look())
