@@ -472,23 +472,29 @@ def test_who_leaves_while_waiting_takes_nothing(rest: Rest, method: str) -> None
         assert (found.body, found.broker["DeliveryCount"]) == (str(number).encode(), 1)
 
 
-def test_who_leaves_before_a_large_answer_is_read_loses_nothing(rest: Rest) -> None:
-    """The message is not settled before all of its answer is written."""
+def test_who_leaves_before_a_large_answer_is_written_has_taken_nothing(rest: Rest) -> None:
+    """The message is not deleted before all of its answer is in the connection's output.
+
+    What the kernel's buffers hold is output. Linux makes them a multiple of the segment's size, so
+    with small segments they are too small for an answer.
+    """
     body = b"x" * 250_000
-    for _ in range(30):
+    for _ in range(10):
         assert rest.send("left", body).status == 201
     for _ in range(10):
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
         connection.connect(("localhost", rest.bridge.port))
-        connection.sendall(request(rest, "DELETE", "/left/messages/head?timeout=60") * 20)
-        connection.recv(100)
+        connection.sendall(request(rest, "DELETE", "/left/messages/head?timeout=60"))
+        assert connection.recv(15) == b"HTTP/1.1 200 OK"
         leave(connection)
-    found = 0
-    while (answer := rest.take("left", 1)).status == 200:
-        assert answer.body == body
-        found += 1
-    assert found >= 1
+    found = [rest.take("left") for _ in range(10)]
+
+    assert [each.status for each in found] == [200] * 10
+    assert {each.broker["DeliveryCount"] for each in found} == {1}
+    assert {each.body for each in found} == {body}
+    assert rest.take("left", 0).status == 204
 
 
 def test_a_body_within_the_limit(bridge: Any, rest: Rest) -> None:
