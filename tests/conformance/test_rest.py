@@ -1,0 +1,150 @@
+"""The limits of messages over HTTP, with an engine in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from bridge.gateway.server import Gateway
+from bridge.model.entity import Queue, Tier
+from bridge.rest import bodies, messages
+from bridge.rest.messages import Messages
+from bridge.rest.target import Verb, parse_target
+from bridge.wire.amqp10.performatives import Attach, Disposition
+from tests.bench.memory_namespace import MemoryNamespace
+from tests.conformance.client import sas
+from tests.conformance.probe import check, undisturbed
+from tests.conformance.served import client, gateway, message
+from tests.conformance.test_storms import TURN_S_MAX, probing
+from tests.fixtures.waiting import until
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[Gateway, int]]:
+    """A gateway with the API of messages, and its port."""
+    space = MemoryNamespace(Queue(name="q", lock_duration_ms=60_000))
+    rest = Messages(space, lambda: found[0].rules, lambda: Tier.STANDARD)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        target = parse_target(request.method, request.raw_path)
+        assert target is not None
+        return await rest.answer(request, target)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    found: list[Gateway] = []
+    async with gateway(namespace=space, app=app) as (running, port):
+        found.append(running)
+        yield running, port
+        space.forget()
+
+
+def head(method: str, path: str, *fields: str) -> bytes:
+    """Return the head of a request with a token."""
+    lines = (f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: {sas()}", *fields)
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+async def status(port: int, said: bytes) -> int:
+    """Return the status of an answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(said)
+    async with asyncio.timeout(120):
+        line = await reader.readline()
+    writer.close()
+    return int(line.split()[1])
+
+
+def test_paths() -> None:
+    """Read from the right; words in any case; what is no path of messages is another API's."""
+    token = "7da9cfd5-40d5-4bb1-8d64-ec5a52e1c547"
+    expected: dict[tuple[str, str], tuple[Verb, str] | None] = {
+        ("POST", "/q/messages"): (Verb.SEND, "q"),
+        ("POST", "/q/Messages/?timeout=60"): (Verb.SEND, "q"),
+        ("POST", "/a/b/messages/HEAD?timeout=1"): (Verb.PEEK_LOCK, "a/b"),
+        ("DELETE", "/t/Subscriptions/s/messages/head"): (
+            Verb.RECEIVE_AND_DELETE,
+            "t/Subscriptions/s",
+        ),
+        ("PUT", f"/q/messages/a%2Fb/{token}"): (Verb.UNLOCK, "q"),
+        ("POST", f"/q/messages/2/{token.upper()}"): (Verb.RENEW, "q"),
+        ("DELETE", f"/q/$DeadLetterQueue/messages/2/{token}"): (
+            Verb.DELETE,
+            "q/$DeadLetterQueue",
+        ),
+        ("PUT", "/q/messages/2/other"): None,
+        ("PUT", "/q/messages"): None,
+        ("GET", "/q/messages/head"): None,
+        ("POST", "/messages"): None,
+        ("DELETE", "/q"): None,
+    }
+    for (method, path), found in expected.items():
+        target = parse_target(method, path)
+        assert (None if target is None else (target.verb, target.address)) == found, path
+
+
+async def test_too_many_waits_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 503; who leaves makes room."""
+    monkeypatch.setattr(messages, "WAITS_MAX", 1)
+    async with served() as (_, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head("POST", "/q/messages/head?timeout=60"))
+
+        async def is_full() -> bool:
+            return await status(port, head("POST", "/q/messages/head?timeout=0")) == 503
+
+        async def is_free() -> bool:
+            return await status(port, head("POST", "/q/messages/head?timeout=0")) == 204
+
+        await until(is_full)
+        writer.transport.abort()
+        await until(is_free)
+
+
+async def test_too_many_bodies_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 503; a body that is stored, or whose client has left, does not count any more."""
+    monkeypatch.setattr(bodies, "BODIES_BYTES_MAX", 100_000)
+    whole = head("POST", "/q/messages", "Content-Length: 60000") + bytes(60_000)
+    async with served() as (_, port):
+        for _ in range(3):
+            assert await status(port, whole) == 201
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(whole[:-1])
+
+        def answers(code: int) -> Callable[[], object]:
+            async def found() -> bool:
+                return await status(port, whole) == code
+
+            return found
+
+        await until(answers(503))
+        writer.transport.abort()
+        await until(answers(201))
+
+
+@undisturbed
+async def test_batches_hold_up_nobody() -> None:
+    """While clients send the largest batches, no turn of the loop takes long."""
+    batch = json.dumps([{"Body": "x", "UserProperties": {"a": 1}}] * 5_000).encode()
+    said = head(
+        "POST",
+        "/q/messages",
+        "Content-Type: application/vnd.microsoft.servicebus.json",
+        f"Content-Length: {len(batch)}",
+    )
+    async with served() as (_, port), client(port) as honest:
+        honest.attach(7, "q", role=False)
+        await honest.next(Attach, handle=7)
+        with probing() as probe:
+            sending = [asyncio.create_task(status(port, said + batch)) for _ in range(5)]
+            for _ in range(20):
+                honest.transfer(7, message(b"x"))
+                await honest.next(Disposition)
+            assert await asyncio.gather(*sending) == [201] * 5
+
+    check(probe.longest_s, TURN_S_MAX)
