@@ -218,7 +218,7 @@ class Messages:
             try:
                 found = await reception.message(timeout_s, leaving)
                 if found is None:
-                    return self._nothing(path, leaving)
+                    return self._nothing(request, path, leaving)
                 response = _response(request, path, *found)
                 await response.prepare(request)
                 await response.write_eof()
@@ -229,11 +229,15 @@ class Messages:
         finally:
             self._waits -= 1
 
-    def _nothing(self, path: EntityPath, leaving: asyncio.Future[None]) -> web.Response:
+    def _nothing(
+        self, request: web.Request, path: EntityPath, leaving: asyncio.Future[None]
+    ) -> web.Response:
         """Return the answer to a receive that has no message: 204, unless something is wrong."""
-        if leaving.done():
+        is_there = request.transport is not None and not request.transport.is_closing()
+        if is_there and leaving.done():
             raise ServerBusy(STOPPING)
-        self._namespace.receive_entity(path)
+        if is_there:
+            self._namespace.receive_entity(path)
         return web.Response(status=204)
 
 
