@@ -13,7 +13,7 @@ Done = Callable[[BrokerError | None], None]
 For what an error says of a publish, or of a hand-over, see `bridge.broker.errors`."""
 
 
-def resolve(future: asyncio.Future[None], error: BrokerError | None) -> None:
+def resolve(future: asyncio.Future[None], error: Exception | None) -> None:
     """Resolve a future with an outcome, unless the future is done already (cancelled, say)."""
     if future.done():
         return

@@ -82,6 +82,9 @@ class Release:
 Disposition = Complete | Abandon | DeadLetter | Defer | Release
 
 
+OnSent = Callable[[ServiceBusError | None], None]
+"""A callback for a send's end: `None` when RabbitMQ has confirmed it, or the error."""
+
 OnSettled = Callable[[ServiceBusError | None], None]
 """A callback for a settlement's end: `None`, or the error."""
 
@@ -176,10 +179,13 @@ class Namespace(Protocol):
             EntityNotFound: there is no entity of this name, or it is a topic.
         """
 
-    async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
-        """Store all messages or none; returns when RabbitMQ has confirmed them.
+    def begin_sending(self, path: EntityPath, batch: Sequence[Outgoing], done: OnSent) -> None:
+        """Store all messages or none; messages are stored in the order of the calls.
 
-        Raises:
+        `done` is called once, now or later: with `None` when RabbitMQ has confirmed them, or with
+        the error.
+
+        Errors:
             OperationTimeout: whether the messages are stored is unknown. After any other error none
                 is stored, nor will be.
             ServerBusy: RabbitMQ takes no messages now.
@@ -190,7 +196,7 @@ class Namespace(Protocol):
         """Store messages for later (each has `scheduled_ms`); returns their sequence numbers.
 
         Raises:
-            ServiceBusError: as for `send`.
+            ServiceBusError: as for `begin_sending`.
         """
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:

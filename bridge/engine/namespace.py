@@ -17,6 +17,7 @@ from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
+from bridge.broker.outcome import resolve
 from bridge.engine import texts
 from bridge.engine.administration.changes import Administration
 from bridge.engine.administration.dead_letters_again import DeadLettersAgain
@@ -37,6 +38,7 @@ from bridge.engine.administration.usage import Usage
 from bridge.engine.api import (
     DeadLetter,
     Disposition,
+    OnSent,
     OnSettled,
     Received,
     ReceiveMode,
@@ -383,8 +385,17 @@ class RabbitNamespace:
         return self.directory.receive_entity(path)
 
     async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
-        """Store all messages or none."""
-        await self._sending.send(self.directory.send_entity(path), batch)
+        """Store all messages or none; return when RabbitMQ has confirmed them."""
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.begin_sending(path, batch, partial(resolve, stored))
+        await stored
+
+    def begin_sending(self, path: EntityPath, batch: Sequence[Outgoing], done: OnSent) -> None:
+        """Store all messages or none; `done` is called once with the outcome."""
+        try:
+            self._sending.begin(self.directory.send_entity(path), batch, done)
+        except ServiceBusError as error:
+            done(error)
 
     async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
         """Store messages for later; return their sequence numbers."""

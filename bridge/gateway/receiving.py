@@ -222,7 +222,7 @@ class ReceivingLink:
         self, event: OutcomeArrived, delivery: OutgoingDelivery, disposition: Disposition, done: Any
     ) -> None:
         def on_settled(error: ServiceBusError | None) -> None:
-            self.connection.work.settling(-1)
+            self.connection.work.count(-1)
             try:
                 outcome = done if error is None else self._rejected(error)
                 if not event.is_settled:
@@ -233,7 +233,7 @@ class ReceivingLink:
                 self.connection.links.fail(self.link, fault)
 
         token = UUID(bytes_le=delivery.tag)
-        self.connection.work.settling(1)
+        self.connection.work.count(1)
         self.connection.gateway.namespace.begin_settling(self.path, token, disposition, on_settled)
 
     def _rejected(self, error: ServiceBusError) -> Rejected:

@@ -84,6 +84,8 @@ async def in_slices(each: Iterator[Item]) -> list[Item]:
     return items
 
 
+_ACCEPTED = Accepted()
+
 _NO_TRANSACTIONS = "amqp:transactional-state:list: no transactions here."
 
 
@@ -161,20 +163,30 @@ class SendingLink:
         if isinstance(event.state, TransactionalState):
             self._refuse(event, NotImplementedHere(_NO_TRANSACTIONS))
             return
-        self.connection.unconfirmed.count(len(event.payload))
-        self.connection.links.spawn(self.link, self._send(event, batch))
+        size_bytes = len(event.payload)
 
-    async def _send(self, event: MessageArrived, batch: Sequence[Outgoing]) -> None:
+        def on_sent(error: ServiceBusError | None) -> None:
+            self.connection.unconfirmed.count(-size_bytes)
+            self.connection.work.count(-1)
+            try:
+                if error is None:
+                    self._done(event, _ACCEPTED)
+                elif isinstance(error, OperationTimeout):
+                    self._on_unknown(event, error)
+                else:
+                    self._refuse(event, error)
+            except Exception as fault:
+                # Others' messages are in the same envelope.
+                self.connection.links.fail(self.link, fault)
+
+        self.connection.unconfirmed.count(size_bytes)
+        self.connection.work.count(1)
         try:
-            await self.connection.gateway.namespace.send(self.path, batch)
-        except OperationTimeout as error:
-            self._on_unknown(event, error)
-        except ServiceBusError as error:
-            self._refuse(event, error)
-        else:
-            self._done(event, Accepted())
-        finally:
-            self.connection.unconfirmed.count(-len(event.payload))
+            self.connection.gateway.namespace.begin_sending(self.path, batch, on_sent)
+        except Exception:
+            self.connection.unconfirmed.count(-size_bytes)
+            self.connection.work.count(-1)
+            raise
 
     def _on_unknown(self, event: MessageArrived, error: OperationTimeout) -> None:
         """End the link: no outcome of AMQP says that a message may be stored, or not."""

@@ -11,7 +11,7 @@ OnFailed = Callable[[Exception], None]
 
 
 class Work:
-    """The tasks and settlements of one connection.
+    """The tasks, sends and settlements of one connection.
 
     Args:
         on_failed: called when a task has failed that has no such callback of its own.
@@ -24,7 +24,7 @@ class Work:
         self._loop = loop
         self._on_failed = on_failed
         self.tasks: set[asyncio.Task[None]] = set()
-        self._settlements = 0
+        self._counted = 0
         self._is_stopping = False
         self._is_answered = asyncio.Event()
 
@@ -44,9 +44,9 @@ class Work:
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
             (on_failed or self._on_failed)(error)
 
-    def settling(self, change: int) -> None:
-        """Count the settlements that are under way."""
-        self._settlements += change
+    def count(self, change: int) -> None:
+        """Count sends and settlements that are under way without a task."""
+        self._counted += change
         if self._is_stopping:
             self._look()
 
@@ -60,5 +60,5 @@ class Work:
         return self._is_answered.wait()
 
     def _look(self) -> None:
-        if self._is_stopping and not self.tasks and not self._settlements:
+        if self._is_stopping and not self.tasks and not self._counted:
             self._is_answered.set()

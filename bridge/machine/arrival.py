@@ -54,12 +54,14 @@ class Send:
         items: the messages.
         reply_to: where the numbers are sent.
         comes_again: RabbitMQ has delivered the message before; known of native messages.
+        first: the place of the first message in its envelope, which its identity has.
     """
 
     identity: bytes | None
     items: Sequence[Item]
     reply_to: ReplyTo | None = None
     comes_again: bool = False
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,7 @@ class Sequencer:
         numbers: list[int] = []
         unplaced: list[Unplaced] = []
         identity = stamp.NO_IDENTITY
-        for index, item in enumerate(command.items):
+        for index, item in enumerate(command.items, command.first):
             known = None
             digest = self._publications.digest(item)
             if command.identity is not None:

@@ -44,7 +44,7 @@ def encode(
     Raises:
         ValueError: a message's headers do not fit into RabbitMQ's header frame.
     """
-    items = [_item(entity, outgoing) for outgoing in batch]
+    items = [item_of(entity, outgoing) for outgoing in batch]
     return envelope.encode(operation, identity, items)
 
 
@@ -61,12 +61,20 @@ def encode_forwarded(
     Raises:
         ValueError: the message's headers do not fit into RabbitMQ's header frame.
     """
-    item = _item(entity, outgoing, own)
+    item = item_of(entity, outgoing, own)
     item.source = source
     return envelope.encode(Operation.SEND, identity, [item])
 
 
-def _item(entity: model.SendEntity, outgoing: Outgoing, own: Table = _NONE) -> Item:
+def item_of(entity: model.SendEntity, outgoing: Outgoing, own: Table = _NONE) -> Item:
+    """Return a message as an item of an envelope.
+
+    Args:
+        own: headers that only a forwarder may write.
+
+    Raises:
+        ValueError: the message's headers do not fit into RabbitMQ's header frame.
+    """
     given = outgoing.record.properties
     table = given.headers or {}
     kept = {name: field for name, field in table.items() if not headers.is_reserved(name)}

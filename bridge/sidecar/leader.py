@@ -41,8 +41,9 @@ from bridge.engine.clock import now_ms
 from bridge.machine import arrival
 from bridge.machine.arrival import Command, Send
 from bridge.machine.journal_entries import commit_marker
+from bridge.machine.poisoned_envelope import apply_each, is_divisible
 from bridge.machine.publication import Publication
-from bridge.machine.sequencer import Sequencer
+from bridge.machine.sequencer import Outcome, Sequencer
 from bridge.model.entity import SendEntity, Topic
 from bridge.sidecar.arrival_buffer import ArrivalBuffer
 from bridge.sidecar.buckets import Buckets
@@ -520,7 +521,7 @@ class Leader:
         self._buckets.messages.await_bucket(where, native.scheduled_ms, number, len(delivery.body))
 
     def _number_or_refuse(self, delivery: Delivery, command: Command) -> None:
-        """Give an arrival its numbers, or dead-letter it on an error."""
+        """Give an arrival its numbers; on an error dead-letter it, of an envelope what fails."""
         if type(command) is arrival.Refused:
             self.note_poison("inbox", names.inbox(self.name), command.description)
         try:
@@ -531,18 +532,26 @@ class Leader:
             if type(command) is arrival.Refused:
                 raise
             self.note_poison("inbox", names.inbox(self.name), error)
-            self._number(delivery, arrival.unreadable(delivery.body, error))
+            if is_divisible(command):
+                self._number(delivery, command, apply_each)
+            else:
+                self._number(delivery, arrival.unreadable(delivery.body, error))
 
     def note_poison(self, place: str, name: str, error: Exception | str) -> None:
         """Take note of input that could not be handled."""
         self._state.poison.note(place, name, error)
 
-    def _number(self, delivery: Delivery, command: Command) -> None:
+    def _number(
+        self,
+        delivery: Delivery,
+        command: Command,
+        apply: Callable[[Sequencer, Command, int], Outcome] = Sequencer.apply,
+    ) -> None:
         self._token.arrivals += 1
         self.meters.arrivals += 1
         sequencer = self.sequencer
         first_entry = sequencer.journal.entries
-        publications, answer, unplaced = sequencer.apply(command, self._clock())
+        publications, answer, unplaced = apply(sequencer, command, self._clock())
         acks: Acks = ((delivery.channel, delivery.tag),)
         then: Callable[[], None] | None = None
         if unplaced:

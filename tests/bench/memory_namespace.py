@@ -10,6 +10,7 @@ from uuid import UUID
 
 from bridge.engine.api import (
     Disposition,
+    OnSent,
     OnSettled,
     Received,
     ReceiveMode,
@@ -38,6 +39,7 @@ class MemoryNamespace:
     def __init__(self, *definitions: model.Queue) -> None:
         self._queues: dict[tuple[str, SubQueue], MemoryQueue] = {}
         self._storing = asyncio.Lock()
+        self._sends: set[asyncio.Task[None]] = set()
         for definition in definitions:
             self.declare(definition)
 
@@ -76,6 +78,20 @@ class MemoryNamespace:
         if path.sub_queue is not SubQueue.NONE:
             raise NotAllowed(f"'{path}' takes no messages from senders.")
         return self.entity(path)
+
+    def begin_sending(self, path: EntityPath, batch: Sequence[Outgoing], done: OnSent) -> None:
+        """Store messages."""
+        task = asyncio.get_running_loop().create_task(self._send(path, batch, done))
+        self._sends.add(task)
+        task.add_done_callback(self._sends.discard)
+
+    async def _send(self, path: EntityPath, batch: Sequence[Outgoing], done: OnSent) -> None:
+        try:
+            await self.send(path, batch)
+        except ServiceBusError as error:
+            done(error)
+        else:
+            done(None)
 
     async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
         """Store messages."""

@@ -139,7 +139,7 @@ class Publisher:
     def withdraw(self, settled: Done) -> bool:
         """Drop a publish that waits for room; return whether it did, and will not be written."""
         for each in self._waiting:
-            if each[1] is settled:
+            if each[1] == settled:
                 self._waiting.remove(each)
                 return True
         return False

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
+from bridge.engine.api import OnSent
 from bridge.engine.ownership.services import Services
-from bridge.message.envelopes import Outgoing, encode
+from bridge.engine.sending.groups import BYTES_MAX, Group, Groups
+from bridge.message.envelopes import Outgoing, item_of
 from bridge.model import entity as model
 from bridge.model.entity import Tier
 from bridge.model.errors import (
@@ -19,9 +21,7 @@ from bridge.model.errors import (
     EntityNotFound,
     MessageSizeExceeded,
     NotAllowed,
-    OperationTimeout,
     QuotaExceeded,
-    ServerBusy,
     ServiceBusError,
 )
 from bridge.model.name import SHORT_ID_BYTES
@@ -29,7 +29,7 @@ from bridge.model.tiers import message_size_max_bytes
 from bridge.topology import names
 from bridge.topology.policy import MEBIBYTE
 from bridge.wire import envelope
-from bridge.wire.envelope import Operation
+from bridge.wire.envelope import Item, Operation
 
 FULL_S = 10.0
 """The time that an entity counts as full after its queue has refused a message: longer than its
@@ -61,6 +61,7 @@ class Sending:
         self._sender = services.sender
         self._on_missing = services.on_missing
         self._counters = services.counters
+        self._groups = Groups(self._publish_group, services.sender.flush)
         self.message_bytes_max = 0
         self._full_until_s: dict[str, float] = {}
         self.tier = Tier.STANDARD
@@ -80,27 +81,53 @@ class Sending:
             return ""
         return texts.full(type(entity).__name__, entity.path, entity.max_size_mb * MEBIBYTE)
 
-    async def send(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> None:
-        """Store all messages or none.
+    def begin(self, entity: model.SendEntity, batch: Sequence[Outgoing], told: OnSent) -> None:
+        """Store all messages or none; `told` is called once, later or before this returns.
+
+        A single message leaves with the others of this turn of the loop (`Groups`).
 
         Raises:
-            OperationTimeout: whether they are stored is unknown. After any other error they are
-                not.
+            ServiceBusError: the messages are refused, and nobody is told.
         """
-        body = self._checked(Operation.SEND, entity, batch)
-        if not batch:
+        items = self._checked(entity, batch)
+        if not items:
+            told(None)
             return
-        with self._through_front(entity):
-            await self._sender.publish(
-                names.front(entity.path), "", envelope.SILENT_PROPERTIES, body
-            )
-        self._counters.sent += len(batch)
+        if len(items) == 1 and items[0].scheduled_ms is None:
+            size_bytes = len(items[0].properties) + len(items[0].body)
+            if size_bytes <= BYTES_MAX <= self.message_bytes_max // 2:
+                self._groups.join(entity, names.front(entity.path), items[0], size_bytes, told)
+                return
+        body = self._encoded(Operation.SEND, entity, items)
+        self._groups.leave(names.front(entity.path))
+        self._publish(entity, body, len(items), told)
+
+    def _publish_group(self, group: Group) -> None:
+        body = envelope.encode(Operation.SEND, new_identity(), group.items)
+        try:
+            self._publish(group.entity, body, len(group.items), group.tell)
+        except ServiceBusError as error:
+            group.tell(error)
+
+    def _publish(self, entity: model.SendEntity, body: bytes, count: int, told: OnSent) -> None:
+        """Publish an envelope of so many messages through an entity's front exchange."""
+
+        def confirmed(error: ServiceBusError | Unroutable | None) -> None:
+            if error is None:
+                self._counters.sent += count
+                told(None)
+            else:
+                told(self._explained(entity, error))
+
+        front = names.front(entity.path)
+        self._sender.begin_publish(front, "", envelope.SILENT_PROPERTIES, body, confirmed)
 
     async def schedule(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> list[int]:
         """Store messages for later; return their numbers."""
-        body = self._checked(Operation.SCHEDULE, entity, batch)
-        if not batch:
+        items = self._checked(entity, batch)
+        if not items:
             return []
+        body = self._encoded(Operation.SCHEDULE, entity, items)
         numbers = await self._ask(entity, body)
         self._counters.scheduled += len(batch)
         return list(numbers)
@@ -129,23 +156,30 @@ class Sending:
             async with asyncio.timeout(CATCH_UP_S):
                 await self.drain(front)
 
-    @contextlib.contextmanager
-    def _through_front(self, entity: model.SendEntity) -> Iterator[None]:
-        """Have the front exchange made again when it was deleted or unbound by hand."""
-        try:
-            yield
-        except Unroutable as error:
+    def _explained(
+        self, entity: model.SendEntity, error: ServiceBusError | Unroutable
+    ) -> ServiceBusError:
+        """Return what a sender is told of a publish through the front exchange.
+
+        The front exchange is made again when it was deleted or unbound by hand.
+        """
+        if isinstance(error, Unroutable):
             self._on_missing(entity.path)
-            raise EntityNotFound(texts.not_found(entity.path)) from error
-        except (ServerBusy, OperationTimeout) as error:
-            if isinstance(error.__cause__, BrokerError) and error.__cause__.code in _MISSING:
-                self._on_missing(entity.path)
-            raise
+            missing = EntityNotFound(texts.not_found(entity.path))
+            missing.__cause__ = error
+            return missing
+        cause = error.__cause__
+        if isinstance(cause, BrokerError) and cause.code in _MISSING:
+            self._on_missing(entity.path)
+        return error
 
     async def _ask(self, entity: model.SendEntity, body: bytes) -> Sequence[int]:
         front = names.front(entity.path)
-        with self._through_front(entity):
+        self._groups.leave(front)
+        try:
             done = await self._sender.ask(front, "", envelope.HEADERS, body, persistent=True)
+        except (ServiceBusError, Unroutable) as error:
+            raise self._explained(entity, error) from error.__cause__
         return done.numbers
 
     def check_open(self, entity: model.SendEntity) -> None:
@@ -158,10 +192,8 @@ class Sending:
         if full := self.full(entity):
             raise QuotaExceeded(full)
 
-    def _checked(
-        self, operation: Operation, entity: model.SendEntity, batch: Sequence[Outgoing]
-    ) -> bytes:
-        """Check a batch, and return its envelope."""
+    def _checked(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> list[Item]:
+        """Check each message, and return the items of its envelope."""
         self.check_open(entity)
         requires_session = isinstance(entity, model.Queue) and entity.requires_session
         limit_bytes = message_size_max_bytes(entity, self.tier)
@@ -173,11 +205,17 @@ class Sending:
             if requires_session and outgoing.session_id is None:
                 raise NotAllowed(texts.SESSION_ID_MISSING)
         try:
-            body = encode(operation, entity, batch, new_identity())
+            return [item_of(entity, outgoing) for outgoing in batch]
         except ValueError as error:
             raise ArgumentError(
                 f"A message cannot be stored in '{entity.path}': {error}."
             ) from error
+
+    def _encoded(
+        self, operation: Operation, entity: model.SendEntity, items: Sequence[Item]
+    ) -> bytes:
+        """Return the body of an envelope, which RabbitMQ must take as one message."""
+        body = envelope.encode(operation, new_identity(), items)
         if len(body) > self.message_bytes_max:
             raise MessageSizeExceeded(
                 texts.too_large(entity.path, len(body), self.message_bytes_max)

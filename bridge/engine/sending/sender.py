@@ -24,8 +24,6 @@ from bridge.broker.errors import (
     BrokerSilent,
     ConnectionLost,
     PublishRefused,
-    Unroutable,
-    is_refused,
 )
 from bridge.broker.failpoint import reach
 from bridge.broker.handover import Acks, Publish
@@ -33,6 +31,7 @@ from bridge.broker.outcome import Done as Outcome
 from bridge.broker.outcome import resolve
 from bridge.broker.reconnect import is_permanent, keep_connected
 from bridge.engine.sending.answers import busy, error_of, refusal, unknown
+from bridge.engine.sending.awaited_publish import AwaitedPublish, Told
 from bridge.engine.sending.publisher import Publisher
 from bridge.engine.sending.silences import Silences
 from bridge.wire.basic import Properties, Table
@@ -132,31 +131,34 @@ class Sender:
         """
         confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def settled(error: BrokerError | None) -> None:
-            # Queues behind an exchange have no limit: one that refuses is dead.
-            if target in self._silent or (exchange and isinstance(error, PublishRefused)):
-                self._silent.note_outcome(target, error)
-            resolve(confirmed, error)
+        self.begin_publish(exchange, key, properties, body, partial(resolve, confirmed))
+        await confirmed
 
+    def begin_publish(
+        self, exchange: str, key: str, properties: bytes, body: bytes, told: Told
+    ) -> None:
+        """Publish; `told` is called once, later, with `None` or with what `publish` raises.
+
+        Raises:
+            ServerBusy, MessageSizeExceeded: nothing was published, and nobody is told.
+        """
         target = exchange or key
         try:
             publisher = self._publisher(target)
-            publisher.publish(exchange, key, properties, body, settled)
+            awaited = AwaitedPublish(publisher, told, partial(self._note_outcome, exchange, target))
+            publisher.publish(exchange, key, properties, body, awaited.settled)
         except BrokerError as error:  # nothing was written
             raise refusal(error) from error
+        awaited.timer = self._loop.call_later(
+            CONFIRM_WAIT_S, lambda: awaited.give_up(self._unconfirmed)
+        )
         reach("engine.send.published", publisher.channel)
-        try:
-            async with asyncio.timeout(CONFIRM_WAIT_S):
-                await confirmed
-        except TimeoutError as error:
-            if publisher.withdraw(settled):
-                raise busy(self._unconfirmed) from error
-            raise unknown(self._unconfirmed) from error
-        except Unroutable:
-            raise
-        except BrokerError as error:
-            raise (refusal(error) if is_refused(error) else unknown(error)) from error
-        reach("engine.send.confirmed")
+
+    def _note_outcome(self, exchange: str, target: str, error: BrokerError | None) -> None:
+        """Note what an outcome says of an exchange, or of a queue behind the default exchange."""
+        # Queues behind an exchange have no limit: one that refuses is dead.
+        if target in self._silent or (exchange and isinstance(error, PublishRefused)):
+            self._silent.note_outcome(target, error)
 
     @property
     def _unconfirmed(self) -> str:
@@ -237,6 +239,11 @@ class Sender:
         if isinstance(reply, Refused):
             raise error_of(reply)
         return reply
+
+    def flush(self) -> None:
+        """Write to RabbitMQ now what was published in this turn of the loop."""
+        if self._connection is not None:
+            self._connection.flush()
 
     def post(self, queue: str, body: bytes, done: Outcome) -> None:
         """Publish to a queue of another process; `done` is called with the outcome.

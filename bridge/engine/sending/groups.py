@@ -1,0 +1,115 @@
+"""Groups: single messages for one entity that leave as one envelope at the end of the loop's turn.
+
+An envelope costs RabbitMQ a confirm, a delivery and an ack in the inbox, whether it holds one
+message or a hundred. All messages that senders hand over in one turn of the event loop for one
+entity share it. A group is not a batch: each message was checked by itself before it joined, so one
+that is refused is in no group, and the sequencer treats each message of an envelope by itself.
+
+A message waits for nobody: a group leaves at the end of the turn in which it began, and what must
+not overtake it (a batch, a schedule, a cancel) has it leave at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bridge.engine.api import OnSent
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
+from bridge.wire.envelope import Item
+
+BYTES_MAX = 16_384
+"""Bytes of a group's messages. A leader holds 64 MB of arrivals, and 4,000 of them
+(`sidecar.arrival_buffer`): so many full groups fit, and no backlog of groups ends a term."""
+
+ITEMS_MAX = 100
+"""Messages of a group."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Group:
+    """The messages of one turn for one entity, in the order in which they were handed over.
+
+    Attributes:
+        entity: the definition by which all were checked and encoded.
+        told: for each message who is told the outcome.
+        size_bytes: the bytes of all messages.
+    """
+
+    entity: model.SendEntity
+    items: list[Item] = field(default_factory=list)
+    told: list[OnSent] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def tell(self, error: ServiceBusError | None) -> None:
+        """Tell the outcome of the envelope to each sender."""
+        for told in self.told:
+            try:
+                told(error)
+            except Exception:  # the others must be told, too
+                log.exception("send.untold entity=%s", self.entity.path)
+
+
+class Groups:
+    """The groups of this turn, by front exchange.
+
+    Args:
+        publish: publishes a group; called once for each.
+        after: called after the groups of a turn were published.
+    """
+
+    def __init__(self, publish: Callable[[Group], None], after: Callable[[], None]) -> None:
+        self._publish = publish
+        self._after = after
+        self._open: dict[str, Group] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_due = False
+
+    def __repr__(self) -> str:
+        return f"<Groups { ({front: len(each.items) for front, each in self._open.items()}) }>"
+
+    def join(
+        self, entity: model.SendEntity, front: str, item: Item, size_bytes: int, told: OnSent
+    ) -> None:
+        """Add a message to its entity's group; a group that is full leaves at once.
+
+        Args:
+            front: the entity's front exchange.
+            size_bytes: the size of properties and body.
+        """
+        group = self._open.get(front)
+        if group is not None and (
+            group.entity is not entity  # changed, or created anew, since the group began
+            or group.size_bytes + size_bytes > BYTES_MAX
+            or len(group.items) >= ITEMS_MAX
+        ):
+            self.leave(front)
+            group = None
+        if group is None:
+            group = self._open[front] = Group(entity)
+            if not self._is_due:
+                self._is_due = True
+                # Kept: `get_running_loop` makes a system call each time (Python 3.11).
+                self._loop = self._loop or asyncio.get_running_loop()
+                self._loop.call_soon(self._end_turn)
+        group.items.append(item)
+        group.told.append(told)
+        group.size_bytes += size_bytes
+
+    def leave(self, front: str) -> None:
+        """Publish an entity's group now: something is to be published behind it."""
+        group = self._open.pop(front, None)
+        if group is not None:
+            self._publish(group)
+
+    def _end_turn(self) -> None:
+        self._is_due = False
+        groups, self._open = self._open, {}
+        for group in groups.values():
+            self._publish(group)
+        self._after()

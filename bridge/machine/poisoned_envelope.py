@@ -1,0 +1,47 @@
+"""An envelope with a message that cannot be numbered: the others of the envelope are.
+
+The senders of an envelope's messages may know nothing of each other, and each was told that its
+message is stored. So the message that fails becomes a dead letter by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bridge.machine.arrival import Command, Refused, Send, unreadable
+from bridge.machine.publication import Publication
+from bridge.machine.sequencer import Outcome, Sequencer, Unplaced
+from bridge.wire.envelope import Item
+
+
+def is_divisible(command: Command) -> bool:
+    """Whether a command has several messages, and nobody waits for all their numbers at once."""
+    return type(command) is Send and len(command.items) > 1 and command.reply_to is None
+
+
+def apply_each(sequencer: Sequencer, command: Command, now_ms: int) -> Outcome:
+    """Carry out a divisible command, that has failed as a whole, message by message."""
+    assert type(command) is Send
+    publications: list[Publication] = []
+    unplaced: list[Unplaced] = []
+    for index, item in enumerate(command.items, command.first):
+        try:
+            outcome = sequencer.apply(replace(command, items=(item,), first=index), now_ms)
+        except Exception as error:
+            outcome = Outcome(_dead_lettered(sequencer, item, error, now_ms))
+        publications += outcome.publications
+        unplaced += outcome.unplaced
+    return Outcome(publications, None, unplaced)
+
+
+def _dead_lettered(
+    sequencer: Sequencer, item: Item, error: Exception, now_ms: int
+) -> Sequence[Publication]:
+    """Return the publications of a dead letter: with the message's own properties, if they can."""
+    refused = unreadable(item.body, error)
+    whole = Refused(Item(item.properties, item.body), refused.reason, refused.description)
+    try:
+        return sequencer.apply(whole, now_ms).publications
+    except Exception:
+        return sequencer.apply(refused, now_ms).publications
