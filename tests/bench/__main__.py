@@ -12,6 +12,7 @@ import time
 BENCHMARKS = {
     "hop": "inbox to active queue, beside RabbitMQ's shovel",
     "sdk": "the real SDK through the bridge, beside an in-memory server",
+    "singles": "single sends of AMQP 1.0 clients, beside RabbitMQ's own AMQP 1.0",
     "calls": "function calls of the bridge's, one message received and completed",
     "library": "the library on RabbitMQ, beside plain pika and plain aio-pika",
     "processors": "what processors of several credits cost RabbitMQ",

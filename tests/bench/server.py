@@ -55,9 +55,16 @@ def emulator_config(queues: list[str], *, requires_session: bool = False) -> str
 
 @contextmanager
 def bridge_server(
-    queues: list[str], *arguments: str, requires_session: bool = False
+    queues: list[str],
+    *arguments: str,
+    requires_session: bool = False,
+    tree: Path | None = None,
 ) -> Iterator[BridgeServer]:
-    """Run `busbridge serve` on a RabbitMQ of its own until the end of the block."""
+    """Run `busbridge serve` on a RabbitMQ of its own until the end of the block.
+
+    Args:
+        tree: the checkout of the bridge; by default this one.
+    """
     with tempfile.TemporaryDirectory(prefix="busbridge-bench-") as folder:
         config = Path(folder) / "Config.json"
         config.write_text(emulator_config(queues, requires_session=requires_session))
@@ -66,7 +73,7 @@ def bridge_server(
             *("--port", "0", "--admin-port", "0", "--config", str(config)),
             *("--data-dir", str(Path(folder) / "data"), "--log-level", "warning", *arguments),
         ]
-        with _running(command) as (process, line):
+        with _running(command, tree) as (process, line):
             connection = re.search(r"Endpoint=\S+", line)
             assert connection, line
             facts = dict(re.findall(r"(\w+)=(\S+)", line.split("Endpoint=")[0]))
@@ -88,9 +95,14 @@ def memory_server(queues: list[str], *arguments: str) -> Iterator[str]:
 
 
 @contextmanager
-def _running(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def _running(
+    command: list[str], tree: Path | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    if tree is not None:
+        environment["PYTHONPATH"] = str(tree)
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+        command, stdout=subprocess.PIPE, text=True, env=environment, cwd=tree
     )
     assert process.stdout is not None
     try:

@@ -1,0 +1,241 @@
+"""Single sends of AMQP 1.0 clients through the bridge, beside RabbitMQ's own AMQP 1.0.
+
+Both store each message in a quorum queue of one RabbitMQ, which also does the bridge's work; the
+bridge's messages are numbered and in the journal, too. Rounds alternate; medians are compared.
+
+    python -m tests.bench.singles [--beside TREE] [--rabbitmq TREE]
+
+Printed beside the rates: the processor time of RabbitMQ and of the bridge for a message, until the
+entity's queue has it; with `--beside`, the same of another checkout of the bridge, in turns. With
+DOTNET_KIT (a program that compiles and runs C#: `KIT TOOLS FILE ARGUMENTS`), AMQPNetLite too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.bench.figure import Figure, compare, report
+from tests.bench.rabbit import Bench, bench, installations
+from tests.bench.server import BridgeServer, bridge_server
+
+ROUNDS = 5
+DEADLINE_S = 120.0
+USER, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
+DOTNET = Path(__file__).parent / "dotnet" / "Singles.cs"
+
+SCENARIOS = (
+    ("proton", 1, 1_500, None),
+    ("proton", 100, 8_000, 0.6),
+    ("AMQPNetLite", 1, 1_500, None),
+    ("AMQPNetLite", 100, 15_000, 0.35),
+)
+"""Client, messages in flight, messages a round, least ratio."""
+
+
+@dataclass
+class Samples:
+    """What the rounds of one scenario gave, of one server."""
+
+    rates: list[float] = field(default_factory=list)
+    rabbitmq_us: list[float] = field(default_factory=list)
+    bridge_us: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where messages are sent to.
+
+    Attributes:
+        queue: the queue of RabbitMQ that has them in the end.
+        process_id: the bridge's process, or `None`.
+    """
+
+    user: str
+    password: str
+    port: int
+    address: str
+    queue: str
+    process_id: int | None
+
+
+def processor_s(process_id: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run_client(client: str, target: Target, count: int, in_flight: int) -> dict[str, float]:
+    """Send messages from a process of its own; return what it measured."""
+    if client == "proton":
+        url = f"amqp://{target.user}:{target.password}@127.0.0.1:{target.port}"
+        command = [sys.executable, "-m", "tests.bench.singles_client", "send", url]
+    else:
+        tools = os.environ.get("DOTNET_TOOLS", str(Path(tempfile.gettempdir()) / "dotnet-tools"))
+        command = [os.environ["DOTNET_KIT"], tools, str(DOTNET), "127.0.0.1", str(target.port)]
+        command += [target.user, target.password]
+    command += [target.address, str(count), str(in_flight)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{client} failed: {done.stderr[-2000:]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+class Singles:
+    """The servers on one RabbitMQ, and the measuring of one round."""
+
+    def __init__(self, rabbit: Bench, rabbitmq_id: int) -> None:
+        self._rabbit = rabbit
+        self._rabbitmq_id = rabbitmq_id
+        self._stored: dict[str, int] = {}
+
+    async def round(self, client: str, target: Target, count: int, in_flight: int) -> list[float]:
+        """Send; return the rate, and RabbitMQ's and the bridge's microseconds for a message."""
+        ids = (self._rabbitmq_id, target.process_id)
+        before = [0.0 if each is None else processor_s(each) for each in ids]
+        sent = await asyncio.to_thread(run_client, client, target, count, in_flight)
+        total = self._stored[target.queue] = self._stored.get(target.queue, 0) + count + 200
+        await until(self._has(target.queue, total))
+        after = [0.0 if each is None else processor_s(each) for each in ids]
+        used = [1e6 * (b - a) / (count + 200) for a, b in zip(before, after, strict=True)]
+        return [sent["rate"], *used]
+
+    def _has(self, queue: str, count: int) -> Callable[[], Awaitable[bool]]:
+        async def has() -> bool:
+            channel = await self._rabbit.connection.channel()
+            state = await channel.declarations.declare_queue(queue, passive=True)
+            await channel.close()
+            return state.messages >= count
+
+        return has
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something holds."""
+    end_s = time.monotonic() + DEADLINE_S
+    while not await holds():
+        if time.monotonic() > end_s:
+            raise TimeoutError("the messages have not come")
+        await asyncio.sleep(0.05)
+
+
+def _target(server: BridgeServer, queue: str) -> Target:
+    port = int(server.connection_string.split("localhost:")[1].split(";")[0])
+    return Target(USER, KEY, port, queue, queue, server.process_id)
+
+
+async def _measure(rabbit: Bench, beside: Path | None) -> list[Figure]:
+    host, port = rabbit.node.endpoint.hosts[0]
+    where = ("--rabbitmq-url", f"amqp://guest:guest@{host}:{port}")
+    where += ("--management-url", rabbit.node.management_url)
+    nodes = await rabbit.get("/api/nodes")
+    singles = Singles(rabbit, int(nodes[0]["os_pid"]))
+    scenarios = [each for each in SCENARIOS if each[0] == "proton" or "DOTNET_KIT" in os.environ]
+    if len(scenarios) < len(SCENARIOS):
+        print("AMQPNetLite: not measured, DOTNET_KIT is not set.")
+    figures: list[Figure] = []
+    for client, in_flight, count, floor in scenarios:
+        name = f"{client.lower()}-{in_flight}"
+        with ExitStack() as stack:
+            targets: dict[str, Target] = {}
+            server = stack.enter_context(bridge_server([name], *where))
+            targets["ours"] = _target(server, name)
+            await _declare(rabbit, f"own-{name}")
+            own = f"own-{name}"
+            targets["RabbitMQ"] = Target("guest", "guest", port, f"/queues/{own}", own, None)
+            samples = {each: Samples() for each in (*targets, *(["beside"] if beside else []))}
+            for number in range(ROUNDS):
+                print(f"\r{name}: round {number + 1} of {ROUNDS} ", end="", file=sys.stderr)
+                for each, target in targets.items():
+                    _note(samples[each], await singles.round(client, target, count, in_flight))
+        if beside is not None:
+            with bridge_server([f"{name}-beside"], *where, tree=beside) as server:
+                target = _target(server, f"{name}-beside")
+                for _ in range(ROUNDS):
+                    result = await singles.round(client, target, count, in_flight)
+                    _note(samples["beside"], result)
+        print("\r" + " " * 70, end="\r", file=sys.stderr)
+        figures += _figures(f"{client}, {in_flight} in flight", samples, floor, rabbit.version)
+    return figures
+
+
+def _note(samples: Samples, result: list[float]) -> None:
+    rate, rabbitmq_us, bridge_us = result
+    samples.rates.append(rate)
+    samples.rabbitmq_us.append(rabbitmq_us)
+    samples.bridge_us.append(bridge_us)
+
+
+async def _declare(rabbit: Bench, queue: str) -> None:
+    channel = await rabbit.connection.channel()
+    await channel.declarations.declare_queue(queue, arguments={"x-queue-type": "quorum"})
+    await channel.close()
+
+
+def _figures(
+    name: str, samples: dict[str, Samples], floor: float | None, version: str
+) -> list[Figure]:
+    ours, peers = samples["ours"], samples["RabbitMQ"]
+    rates = compare(
+        name, "msg/s", ours.rates, peers.rates, peer="RabbitMQ", floor=floor, rabbitmq=version
+    )
+    figures = [
+        rates,
+        compare(
+            "  RabbitMQ's processor time a message",
+            "us",
+            ours.rabbitmq_us,
+            peers.rabbitmq_us,
+            peer="RabbitMQ",
+            rabbitmq=version,
+        ),
+        Figure(
+            name="  the bridge's processor time a message",
+            unit="us",
+            ours=statistics.median(ours.bridge_us),
+            rabbitmq=version,
+        ),
+    ]
+    if "beside" in samples:
+        beside = samples["beside"]
+        kinds = (
+            ("rate", ours.rates, beside.rates),
+            ("RabbitMQ us", ours.rabbitmq_us, beside.rabbitmq_us),
+            ("bridge us", ours.bridge_us, beside.bridge_us),
+        )
+        for kind, mine, theirs in kinds:
+            figures.append(
+                compare(f"  beside: {kind}", "", mine, theirs, peer="beside", rabbitmq=version)
+            )
+    return figures
+
+
+async def _all(arguments: list[str], beside: Path | None) -> list[Figure]:
+    figures: list[Figure] = []
+    for installation in installations(arguments):
+        async with bench(installation) as rabbit:
+            figures += await _measure(rabbit, beside)
+    return figures
+
+
+def main() -> int:
+    """Measure, print, and return the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--beside", type=Path, help="another checkout of the bridge")
+    known, rest = parser.parse_known_args()
+    return 0 if report("Single sends", asyncio.run(_all(rest, known.beside))) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
