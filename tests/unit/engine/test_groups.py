@@ -1,0 +1,242 @@
+"""Single messages that leave in groups: each is told the truth, in every order of events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.engine.counters import Counters
+from bridge.engine.sending.groups import BYTES_MAX, ITEMS_MAX
+from bridge.engine.sending.requests import Sending
+from bridge.engine.sending.sender import CONFIRM_WAIT_S, Sender
+from bridge.message.envelopes import Outgoing
+from bridge.model.entity import Queue, SendEntity
+from bridge.model.errors import OperationTimeout, ServiceBusError
+from bridge.wire import envelope
+from bridge.wire.basic import Properties, text
+from bridge.wire.envelope import Envelope, Operation
+from bridge.wire.record import Record
+from tests.fixtures.model_broker import ClockLoop, ModelBroker, Verdict
+
+PLAIN = Queue(name="plain")
+CHANGED = Queue(name="plain", max_delivery_count=7)
+"""The same queue, when its definition has changed."""
+
+SESSIONS = Queue(name="sessions", requires_session=True)
+PARTITIONED = Queue(name="partitioned", enable_partitioning=True, requires_duplicate_detection=True)
+ENTITIES: tuple[SendEntity, ...] = (PLAIN, CHANGED, SESSIONS, PARTITIONED)
+
+RABBITMQ_BYTES_MAX = 1 << 20
+ENTITY_BYTES_MAX = 256 * 1024
+"""The size limit of a message in the Standard tier."""
+
+READS = {each.name.lower(): each for each in Verdict}
+BURST = 130
+
+
+def message(body: str, **given: Any) -> Outgoing:
+    """A message as a link hands it over."""
+    table = {"x-any": text("x" * given.pop("header_bytes", 0))}
+    record = Record(Properties(message_id=body, headers=table, delivery_mode=2), body.encode())
+    return Outgoing(record=record, size_bytes=given.pop("size_bytes", len(body)), **given)
+
+
+KINDS: dict[str, Callable[[str], list[Outgoing]]] = {
+    "small": lambda body: [message(body)],
+    "of a session": lambda body: [message(body, session_id="s")],
+    "wide": lambda body: [message(body + " " * 9_000, session_id="s")],
+    "wider than a group": lambda body: [message(body + " " * BYTES_MAX, session_id="s")],
+    "too large": lambda body: [message(body, size_bytes=ENTITY_BYTES_MAX + 1, session_id="s")],
+    "that no frame holds": lambda body: [message(body, header_bytes=130_000, session_id="s")],
+    "for later": lambda body: [message(body, scheduled_ms=2**40, session_id="s")],
+    "batch": lambda body: [message(f"{body} {part}", session_id="s") for part in "abc"],
+    "batch with one too large": lambda body: [
+        message(f"{body} a", session_id="s"),
+        message(f"{body} b", size_bytes=ENTITY_BYTES_MAX + 1, session_id="s"),
+    ],
+}
+REFUSED_ALONE = {"too large", "that no frame holds", "batch with one too large"}
+
+
+@dataclass
+class Senders:
+    """What links have sent, and what they were told.
+
+    Attributes:
+        told: by body, the outcomes: `None`, or an error.
+    """
+
+    sending: Sending
+    told: dict[str, list[ServiceBusError | None]] = field(default_factory=dict)
+    serial: int = 0
+
+    def send(self, link: int, entity: SendEntity, kind: str) -> None:
+        """Hand a message over, or a batch; it names its link, its serial number and its kind."""
+        self.serial += 1
+        batch = KINDS[kind](f"{link}|{self.serial:06}|{kind}")
+        outcomes: list[ServiceBusError | None] = []
+        for each in batch:
+            self.told[name_of(each.record.body)] = outcomes
+        try:
+            self.sending.begin(entity, batch, outcomes.append)
+        except ServiceBusError as error:
+            outcomes.append(error)
+
+
+def name_of(body: bytes) -> str:
+    """Return a body without its padding."""
+    return body.decode().rstrip()
+
+
+Step = tuple[Any, ...]
+
+SEND = st.tuples(
+    st.just("send"), st.integers(0, 2), st.sampled_from(ENTITIES), st.sampled_from([*KINDS])
+)
+OFTEN = ("turn", "stored", "late")
+RARELY = ("returned", "refused", "missing", "burst", "stored all")
+EVENTS = ("confirm", "block", "unblock", "lose", "wait")
+OTHER = st.tuples(st.sampled_from([*OFTEN, *OFTEN, *OFTEN, *RARELY, *EVENTS]), st.integers(0, 3))
+STEPS = st.lists(st.one_of(SEND, SEND, OTHER), max_size=50)
+
+
+def carry_out(step: Step, senders: Senders, broker: ModelBroker) -> float | None:
+    """Do one step; return how long to wait then, `None`: the turn goes on."""
+    what, chance = step[0], step[1]
+    if what == "send":
+        senders.send(*step[1:])
+        return None
+    if what in READS:
+        broker.read(READS[what])
+    elif what == "burst":
+        for each in range(BURST):
+            senders.send(each % 2, PLAIN, "small")
+        return None
+    elif what == "stored all":
+        for _ in range(3 * BURST):
+            broker.read(Verdict.STORED)
+    elif what == "confirm":
+        broker.confirm(newest_first=chance > 1, multiple=chance % 2 == 0)
+    elif what in ("block", "unblock"):
+        broker.block(is_blocked=what == "block")
+    elif what == "lose":
+        broker.lose(reads_rest=chance > 1)
+    return (1.0, 7.0, 21.0, 31.0)[chance] if what == "wait" else 0.0
+
+
+async def told_and_stored(steps: list[Step]) -> tuple[Senders, list[Envelope]]:
+    """Carry out all steps; return what was told, and the envelopes that are stored in the end."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, ClockLoop)
+    broker = ModelBroker(loop)
+    sender = Sender(Endpoint(hosts=(("model", 5672),)), name="test")
+    sender.start()
+    await sender.ready.wait()
+    services = SimpleNamespace(sender=sender, on_missing=lambda path: None, counters=Counters())
+    sending = Sending(cast(Any, services))
+    sending.message_bytes_max = RABBITMQ_BYTES_MAX
+    senders = Senders(sending)
+    for step in steps:
+        wait_s = carry_out(step, senders, broker)
+        if wait_s is not None:
+            await asyncio.sleep(wait_s)
+            for _ in range(5):
+                await asyncio.sleep(0)
+    await asyncio.sleep(CONFIRM_WAIT_S + 1)
+    assert all(len(outcomes) == 1 for outcomes in senders.told.values()), "each is told once"
+    broker.block(is_blocked=False)  # what was written may still be stored
+    broker.lose(reads_rest=True)
+    await sender.close()
+    return senders, [envelope.decode(body) for body in broker.stored]
+
+
+@given(STEPS)
+@example([("send", 0, PLAIN, "small"), ("send", 1, PLAIN, "small"), ("turn", 0), ("stored", 0)])
+@example([("burst", 0), ("turn", 0), ("stored", 0), ("refused", 0), ("lose", 2)])
+@example([("burst", 0), ("block", 0), ("wait", 2), ("unblock", 0), ("stored all", 0)])
+@example(
+    [
+        ("send", 0, PLAIN, "small"),
+        ("send", 0, PLAIN, "batch"),
+        ("send", 0, CHANGED, "small"),
+        ("send", 0, PLAIN, "for later"),
+        ("send", 0, PLAIN, "wider than a group"),
+        ("send", 0, PLAIN, "small"),
+        ("turn", 0),
+        ("stored all", 0),
+    ]
+)
+@settings(deadline=None, max_examples=200)
+def test_each_message_of_a_group_is_told_the_truth(steps: list[Step]) -> None:
+    """Accepted: stored once; refused: never stored; within a link and an entity in order."""
+    with asyncio.Runner(loop_factory=ClockLoop) as runner:
+        senders, envelopes = runner.run(told_and_stored(steps))
+    stored = [name_of(item.body) for each in envelopes for item in each.items]
+    counts = Counter(stored)
+    for name, (outcome,) in senders.told.items():
+        is_unknown = isinstance(outcome, OperationTimeout)
+        assert counts[name] == 1 if outcome is None else counts[name] <= is_unknown, name
+        if name.split("|")[2].rstrip(" abc") in REFUSED_ALONE:
+            assert outcome is not None
+    for link in "012":
+        # An entity's messages go one way: of each link's, those to one entity.
+        for entity in ({PLAIN.name}, {SESSIONS.name}, {PARTITIONED.name}):
+            names = [name for name in stored if name[0] == link and _entity(steps, name) in entity]
+            assert names == sorted(names)
+    identities = [
+        envelope.item_identity(each.identity, index)
+        for each in envelopes
+        for index in range(len(each.items))
+    ]
+    assert len(set(identities)) == len(identities)
+    for each in envelopes:
+        check_group(each)
+
+
+def _entity(steps: list[Step], name: str) -> str:
+    """Return the entity that a message was sent to."""
+    serial = int(name.split("|")[1])
+    for step in steps:
+        count = {"send": 1, "burst": BURST}.get(step[0], 0)
+        if serial <= count:
+            return str(step[2].name) if step[0] == "send" else PLAIN.name
+        serial -= count
+    raise AssertionError(name)
+
+
+def check_group(stored: Envelope) -> None:
+    """What is stored together is a batch, or a bounded group of single messages for now."""
+    assert stored.operation is Operation.SEND
+    serials = {name_of(item.body).split("|")[1] for item in stored.items}
+    if len(serials) == 1:
+        return
+    assert len(serials) == len(stored.items) <= ITEMS_MAX, "no batch is in a group"
+    assert all(item.scheduled_ms is None for item in stored.items)
+    assert sum(len(item.properties) + len(item.body) for item in stored.items) <= BYTES_MAX
+
+
+def test_messages_of_one_turn_are_one_envelope() -> None:
+    """Those of three links to one queue; one that is alone does not wait."""
+    alone = [("send", 0, PLAIN, "small"), ("turn", 0), ("stored", 0)]
+    together = [("send", link, PLAIN, "small") for link in (0, 1, 2, 0)]
+    with asyncio.Runner(loop_factory=ClockLoop) as runner:
+        _, envelopes = runner.run(told_and_stored([*alone, *together, ("turn", 0), ("stored", 0)]))
+    assert [len(each.items) for each in envelopes] == [1, 4]
+
+
+def test_a_refused_message_is_in_no_group() -> None:
+    """Its neighbours are stored."""
+    steps = [("send", 0, SESSIONS, kind) for kind in ("of a session", "small", "of a session")]
+    with asyncio.Runner(loop_factory=ClockLoop) as runner:
+        senders, envelopes = runner.run(told_and_stored([*steps, ("turn", 0), ("stored", 0)]))
+    assert [len(each.items) for each in envelopes] == [2]
+    outcomes = [type(outcome).__name__ for (outcome,) in senders.told.values()]
+    assert outcomes == ["NoneType", "NotAllowed", "NoneType"]
