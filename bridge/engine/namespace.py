@@ -311,13 +311,19 @@ class RabbitNamespace:
         self.directory.follow(self._on_definitions)
         self._sending.tier = self.directory.tier
         self._sending.message_bytes_max = self._capabilities.message_bytes_max
+
+        def on_administered(path: str) -> None:
+            self.reconciler.note(path)
+            self._sending.note_changed(path)
+            self._notifications.tell(ENTITY_CHANGED, EntityPath(path))
+
         self._administration = Administration(
             self.directory,
             self._management,
             self._connections,
             self._capabilities,
             self._policies,
-            self._on_administered,
+            on_administered,
             self._session_shards,
         )
         await self.directory.read()
@@ -347,12 +353,6 @@ class RabbitNamespace:
         """
         self.findings = await self.reconciler.apply(namespace, on_made)
         self._notifications.tell(CHANGED, EntityPath(""))
-
-    def _on_administered(self, path: str) -> None:
-        """Notify the other bridges: this bridge has changed an entity."""
-        self.reconciler.note(path)
-        self._sending.note_changed(path)
-        self._notifications.tell(ENTITY_CHANGED, EntityPath(path))
 
     async def close(self) -> None:
         """Close all parts; locked and buffered messages return to their queues."""
