@@ -3,7 +3,8 @@
 Both store each message in a quorum queue of one RabbitMQ, which also does the bridge's work; the
 bridge's messages are numbered and in the journal, too. Rounds alternate; medians are compared.
 
-    python -m tests.bench.singles [--beside TREE] [--rabbitmq TREE]
+    python -m tests.bench.singles [--beside TREE] [--only CLIENT-IN_FLIGHT]... [--rounds N]
+        [--rabbitmq TREE]
 
 Printed beside the rates: the processor time of RabbitMQ and of the bridge for a message, until the
 entity's queue has it; with `--beside`, the same of another checkout of the bridge, in turns. With
@@ -135,18 +136,20 @@ def _target(server: BridgeServer, queue: str) -> Target:
     return Target(USER, KEY, port, queue, queue, server.process_id)
 
 
-async def _measure(rabbit: Bench, beside: Path | None) -> list[Figure]:
+async def _measure(rabbit: Bench, wanted: argparse.Namespace) -> list[Figure]:
+    beside: Path | None = wanted.beside
     host, port = rabbit.node.endpoint.hosts[0]
     where = ("--rabbitmq-url", f"amqp://guest:guest@{host}:{port}")
     where += ("--management-url", rabbit.node.management_url)
-    nodes = await rabbit.get("/api/nodes")
-    singles = Singles(rabbit, int(nodes[0]["os_pid"]))
+    singles = Singles(rabbit, await _process_of(rabbit))
     scenarios = [each for each in SCENARIOS if each[0] == "proton" or "DOTNET_KIT" in os.environ]
     if len(scenarios) < len(SCENARIOS):
         print("AMQPNetLite: not measured, DOTNET_KIT is not set.")
     figures: list[Figure] = []
     for client, in_flight, count, floor in scenarios:
         name = f"{client.lower()}-{in_flight}"
+        if wanted.only and name not in wanted.only:
+            continue
         with ExitStack() as stack:
             targets: dict[str, Target] = {}
             server = stack.enter_context(bridge_server([name], *where))
@@ -155,19 +158,32 @@ async def _measure(rabbit: Bench, beside: Path | None) -> list[Figure]:
             own = f"own-{name}"
             targets["RabbitMQ"] = Target("guest", "guest", port, f"/queues/{own}", own, None)
             samples = {each: Samples() for each in (*targets, *(["beside"] if beside else []))}
-            for number in range(ROUNDS):
-                print(f"\r{name}: round {number + 1} of {ROUNDS} ", end="", file=sys.stderr)
+            for number in range(wanted.rounds):
+                print(f"\r{name}: round {number + 1} of {wanted.rounds} ", end="", file=sys.stderr)
                 for each, target in targets.items():
                     _note(samples[each], await singles.round(client, target, count, in_flight))
         if beside is not None:
             with bridge_server([f"{name}-beside"], *where, tree=beside) as server:
                 target = _target(server, f"{name}-beside")
-                for _ in range(ROUNDS):
+                for _ in range(wanted.rounds):
                     result = await singles.round(client, target, count, in_flight)
                     _note(samples["beside"], result)
         print("\r" + " " * 70, end="\r", file=sys.stderr)
         figures += _figures(f"{client}, {in_flight} in flight", samples, floor, rabbit.version)
     return figures
+
+
+async def _process_of(rabbit: Bench) -> int:
+    """Return RabbitMQ's process, which it tells some seconds after its start."""
+    found: list[int] = []
+
+    async def is_told() -> bool:
+        (node,) = await rabbit.get("/api/nodes")
+        found.extend([int(node["os_pid"])] if "os_pid" in node else [])
+        return bool(found)
+
+    await until(is_told)
+    return found[0]
 
 
 def _note(samples: Samples, result: list[float]) -> None:
@@ -221,11 +237,11 @@ def _figures(
     return figures
 
 
-async def _all(arguments: list[str], beside: Path | None) -> list[Figure]:
+async def _all(arguments: list[str], wanted: argparse.Namespace) -> list[Figure]:
     figures: list[Figure] = []
     for installation in installations(arguments):
         async with bench(installation) as rabbit:
-            figures += await _measure(rabbit, beside)
+            figures += await _measure(rabbit, wanted)
     return figures
 
 
@@ -233,8 +249,10 @@ def main() -> int:
     """Measure, print, and return the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--beside", type=Path, help="another checkout of the bridge")
-    known, rest = parser.parse_known_args()
-    return 0 if report("Single sends", asyncio.run(_all(rest, known.beside))) else 1
+    parser.add_argument("--only", action="append", help="CLIENT-IN_FLIGHT")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    wanted, rest = parser.parse_known_args()
+    return 0 if report("Single sends", asyncio.run(_all(rest, wanted))) else 1
 
 
 if __name__ == "__main__":

@@ -20,7 +20,9 @@ from bridge.wire import envelope, headers
 from bridge.wire.basic import Properties, Table, text
 from bridge.wire.envelope import Item, Operation
 
-POISON = Rule(name="poison", filter=SqlFilter(expression="color = 'poison'"), action="SET a = newid()")
+POISON = Rule(
+    name="poison", filter=SqlFilter(expression="color = 'poison'"), action="SET a = newid()"
+)
 TOPIC = Topic(
     name="events",
     subscriptions=(
