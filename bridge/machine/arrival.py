@@ -55,6 +55,8 @@ class Send:
         reply_to: where the numbers are sent.
         comes_again: RabbitMQ has delivered the message before; known of native messages.
         first: the place of the first message in its envelope, which its identity has.
+        refused: of an envelope with several messages, those that become dead letters: the place of
+            each, and a description.
     """
 
     identity: bytes | None
@@ -62,6 +64,7 @@ class Send:
     reply_to: ReplyTo | None = None
     comes_again: bool = False
     first: int = 0
+    refused: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +185,18 @@ def _read(properties: bytes, body: bytes, detects_duplicates: bool, comes_again:
 
 
 def _read_envelope(properties: bytes, body: bytes, reply_to: ReplyTo | None) -> Command:
+    refused: list[tuple[int, str]] = []
     try:
         read = envelope.decode(body)
-        for item in read.items:
-            if len(item.properties) > PROPERTIES_BYTES_MAX:
-                raise MalformedEnvelope("its messages have too large properties")
-            if not is_canonical(item.properties):
-                _canonicalise(item)
+        for index, item in enumerate(read.items):
+            try:
+                _make_ready(item)
+            except Exception as error:
+                # The senders of the others know nothing of it, unless one waits for all numbers.
+                if len(read.items) == 1 or reply_to is not None:
+                    raise
+                refused.append((index, f"The message cannot be read: {error}"[:500]))
+                item.properties = BARE
     except MalformedEnvelope as error:
         description = f"The envelope cannot be read: {error}"
         return refuse(properties, body, MALFORMED_ENVELOPE, description)
@@ -196,11 +204,15 @@ def _read_envelope(properties: bytes, body: bytes, reply_to: ReplyTo | None) -> 
         return Cancel(read.identity, read.numbers, reply_to)
     if read.operation is Operation.USED:
         return Used(read.identity[:SHORT_ID_BYTES], read.used, reply_to)
-    return Send(read.identity, read.items, reply_to)
+    return Send(read.identity, read.items, reply_to, refused=tuple(refused))
 
 
-def _canonicalise(item: Item) -> None:
-    """Make the properties of an item ready for the stamp; no bridge has written them."""
+def _make_ready(item: Item) -> None:
+    """Make the properties of an item ready for the stamp."""
+    if len(item.properties) > PROPERTIES_BYTES_MAX:
+        raise MalformedEnvelope("its messages have too large properties")
+    if is_canonical(item.properties):
+        return
     native = clean(Properties.decode(item.properties))
     if len(native.properties) > PROPERTIES_BYTES_MAX:
         raise ValueError("an envelope's message has too large properties")

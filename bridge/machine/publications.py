@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
+from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.fanout import Fanout
 from bridge.machine.journal_entries import JournalEntries
 from bridge.machine.known import Known
@@ -151,6 +152,10 @@ class Publications:
         enqueued_ms = self._numbers.enqueued_ms(now_ms)
         fields = stamp.active(number, enqueued_ms, stamp.NO_IDENTITY, 0)
         return (self._journal.entry(stamp.put(item.properties, fields), item.body),)
+
+    def malformed(self, item: Item, now_ms: int, description: str) -> Sequence[Publication]:
+        """Return the publications of a message that cannot be read: a dead letter."""
+        return self.dead_lettered(item, now_ms, MALFORMED_MESSAGE, description)
 
     def dead_lettered(
         self, item: Item, now_ms: int, reason: str, description: str

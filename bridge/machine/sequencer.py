@@ -262,7 +262,11 @@ class Sequencer:
         numbers: list[int] = []
         unplaced: list[Unplaced] = []
         identity = stamp.NO_IDENTITY
+        refused = dict(command.refused)
         for index, item in enumerate(command.items, command.first):
+            if index in refused:
+                publications += self._publications.malformed(item, now_ms, refused[index])
+                continue
             known = None
             digest = self._publications.digest(item)
             if command.identity is not None:

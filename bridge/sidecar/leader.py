@@ -524,6 +524,9 @@ class Leader:
         """Give an arrival its numbers; on an error dead-letter it, of an envelope what fails."""
         if type(command) is arrival.Refused:
             self.note_poison("inbox", names.inbox(self.name), command.description)
+        elif type(command) is Send:
+            for _, description in command.refused:
+                self.note_poison("inbox", names.inbox(self.name), description)
         try:
             self._number(delivery, command)
         except BrokerError:

@@ -29,8 +29,9 @@ from bridge.model import entity as model
 from bridge.model.name import EntityPath
 from bridge.topology import definitions, names
 from bridge.topology.resources import Value
-from bridge.wire import headers
+from bridge.wire import envelope, headers
 from bridge.wire.basic import Properties, Table
+from bridge.wire.envelope import Item, Operation
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import WAIT_S, Client, Door, open_door, outgoing
@@ -125,6 +126,23 @@ async def test_at_the_front_door(
         assert len(alive) + len(dead) >= taken + 2 - batons_and_asks - len(FIELDS)
     numbers = [each.sequence_number for each in (*alive, *dead)]
     assert len(numbers) == len(set(numbers))
+
+
+async def test_one_of_an_envelope(
+    door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The senders of the others were told that they are stored: this one alone is dead."""
+    bare = Properties(delivery_mode=2).encode()
+    items = [Item(bare, b"first"), Item(b"no properties", b"poison"), Item(bare, b"last")]
+    body = envelope.encode(Operation.SEND, bytes(15) + b"a", items)
+    assert await publisher.publish(names.front("orders"), "", [(envelope.SILENT_PROPERTIES, body)])
+    await door.send("after")
+    alive, dead = await drained(door, b"after")
+
+    assert ends(caplog) == []
+    assert [each.record.body for each in alive] == [b"first", b"last", b"after"]
+    assert [each.record.body for each in dead] == [b"poison"]
+    assert [each.sequence_number for each in (*alive, *dead)] == [1, 3, 4, 2]
 
 
 async def test_at_the_front_door_of_a_topic(

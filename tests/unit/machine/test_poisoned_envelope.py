@@ -30,6 +30,9 @@ TOPIC = Topic(
         Subscription(topic="events", name="odd", incarnation="odd", rules=(POISON,)),
     ),
 )
+UNREADABLE = "unreadable"
+"""Of a message whose properties are none."""
+
 IDENTITY = bytes(range(16))
 
 
@@ -46,7 +49,9 @@ def send(colors: list[str]) -> Send:
     """An envelope of messages of these colors, as a leader reads it."""
     items = [
         Item(
-            Properties(delivery_mode=2, headers={"color": text(color)}).encode(),
+            b"?"
+            if color == UNREADABLE
+            else Properties(delivery_mode=2, headers={"color": text(color)}).encode(),
             b"%d" % number,
         )
         for number, color in enumerate(colors)
@@ -62,7 +67,7 @@ def table_of(publication: Publication) -> Table:
     return Properties.decode(publication.properties).headers or {}
 
 
-COLORS = st.lists(st.sampled_from(["red", "poison"]), min_size=2, max_size=8)
+COLORS = st.lists(st.sampled_from(["red", "poison", UNREADABLE]), min_size=2, max_size=8)
 
 
 @given(COLORS)
@@ -82,7 +87,7 @@ def test_only_poison_becomes_a_dead_letter(colors: list[str]) -> None:
     assert [each[headers.SEQUENCE_NUMBER][1] for each in tables] == [*range(1, len(colors) + 1)]
     for index, (color, table) in enumerate(zip(colors, tables, strict=True)):
         is_dead = headers.DEAD_LETTER_REASON in table
-        assert is_dead == (color == "poison")
+        assert is_dead == (color != "red")
         if not is_dead:
             assert table[headers.IDENTITY][1] == envelope.item_identity(IDENTITY, index)
 
