@@ -82,6 +82,24 @@ class Bench:
                 ticks += (int(fields[11]) + int(fields[12])) * (int(fields[2]) == group)
         return ticks / os.sysconf("SC_CLK_TCK")
 
+    async def declare_quorum(self, queue: str) -> None:
+        """Declare a quorum queue, on a connection of its own: the bench's loop may stand still."""
+        async with self._channel() as channel:
+            await channel.declarations.declare_queue(queue, arguments={"x-queue-type": "quorum"})
+
+    async def messages(self, queue: str) -> int:
+        """Return the number of a queue's ready messages, asked on a connection of its own."""
+        async with self._channel() as channel:
+            return (await channel.declarations.declare_queue(queue, passive=True)).messages
+
+    @contextlib.asynccontextmanager
+    async def _channel(self) -> AsyncIterator[Channel]:
+        connection = await Connection.open(self.node.endpoint, name="bench look")
+        try:
+            yield await connection.channel()
+        finally:
+            await connection.close()
+
     async def put_shovel(self, name: str, source: str, target: str) -> None:
         """Have RabbitMQ's own shovel move messages, at least once, with a prefetch of 1,000."""
         port = self.node.endpoint.hosts[0][1]

@@ -114,10 +114,7 @@ class Singles:
 
     def _has(self, queue: str, count: int) -> Callable[[], Awaitable[bool]]:
         async def has() -> bool:
-            channel = await self._rabbit.connection.channel()
-            state = await channel.declarations.declare_queue(queue, passive=True)
-            await channel.close()
-            return state.messages >= count
+            return await self._rabbit.messages(queue) >= count
 
         return has
 
@@ -154,8 +151,8 @@ async def _measure(rabbit: Bench, wanted: argparse.Namespace) -> list[Figure]:
             targets: dict[str, Target] = {}
             server = stack.enter_context(bridge_server([name], *where))
             targets["ours"] = _target(server, name)
-            await _declare(rabbit, f"own-{name}")
             own = f"own-{name}"
+            await rabbit.declare_quorum(own)
             targets["RabbitMQ"] = Target("guest", "guest", port, f"/queues/{own}", own, None)
             samples = {each: Samples() for each in (*targets, *(["beside"] if beside else []))}
             for number in range(wanted.rounds):
@@ -191,12 +188,6 @@ def _note(samples: Samples, result: list[float]) -> None:
     samples.rates.append(rate)
     samples.rabbitmq_us.append(rabbitmq_us)
     samples.bridge_us.append(bridge_us)
-
-
-async def _declare(rabbit: Bench, queue: str) -> None:
-    channel = await rabbit.connection.channel()
-    await channel.declarations.declare_queue(queue, arguments={"x-queue-type": "quorum"})
-    await channel.close()
 
 
 def _figures(

@@ -84,7 +84,7 @@ class Sending:
     def begin(self, entity: model.SendEntity, batch: Sequence[Outgoing], told: OnSent) -> None:
         """Store all messages or none; `told` is called once, later or before this returns.
 
-        A single message leaves with the others of this turn of the loop (`Groups`).
+        A single message leaves in a group (`Groups`).
 
         Raises:
             ServiceBusError: the messages are refused, and nobody is told.
@@ -102,12 +102,12 @@ class Sending:
         self._groups.leave(names.front(entity.path))
         self._publish(entity, body, len(items), told)
 
-    def _publish_group(self, group: Group) -> None:
+    def _publish_group(self, group: Group, told: OnSent) -> None:
         body = envelope.encode(Operation.SEND, new_identity(), group.items)
         try:
-            self._publish(group.entity, body, len(group.items), group.tell)
+            self._publish(group.entity, body, len(group.items), told)
         except ServiceBusError as error:
-            group.tell(error)
+            told(error)
 
     def _publish(self, entity: model.SendEntity, body: bytes, count: int, told: OnSent) -> None:
         """Publish an envelope of so many messages through an entity's front exchange."""

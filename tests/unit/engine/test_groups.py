@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.counters import Counters
-from bridge.engine.sending.groups import BYTES_MAX, ITEMS_MAX
+from bridge.engine.sending.groups import AHEAD_MAX, BYTES_MAX, ITEMS_MAX
 from bridge.engine.sending.requests import Sending
 from bridge.engine.sending.sender import CONFIRM_WAIT_S, Sender
 from bridge.message.envelopes import Outgoing
@@ -150,7 +150,8 @@ async def told_and_stored(steps: list[Step]) -> tuple[Senders, list[Envelope]]:
             await asyncio.sleep(wait_s)
             for _ in range(5):
                 await asyncio.sleep(0)
-    await asyncio.sleep(CONFIRM_WAIT_S + 1)
+    # A group waits for the confirms of those ahead of it, then for its own.
+    await asyncio.sleep(2 * CONFIRM_WAIT_S + 1)
     assert all(len(outcomes) == 1 for outcomes in senders.told.values()), "each is told once"
     broker.block(is_blocked=False)  # what was written may still be stored
     broker.lose(reads_rest=True)
@@ -230,6 +231,24 @@ def test_messages_of_one_turn_are_one_envelope() -> None:
     with asyncio.Runner(loop_factory=ClockLoop) as runner:
         _, envelopes = runner.run(told_and_stored([*alone, *together, ("turn", 0), ("stored", 0)]))
     assert [len(each.items) for each in envelopes] == [1, 4]
+
+
+def test_a_group_waits_while_four_are_unconfirmed() -> None:
+    """It leaves when one of them is confirmed, with all that have joined."""
+    alone: list[Step] = [("send", 0, PLAIN, "small"), ("turn", 0)]
+    steps = [*alone * (AHEAD_MAX + 3), ("stored", 0), ("stored all", 0)]
+    with asyncio.Runner(loop_factory=ClockLoop) as runner:
+        _, envelopes = runner.run(told_and_stored(steps))
+    assert [len(each.items) for each in envelopes] == [*[1] * AHEAD_MAX, 3]
+
+
+def test_a_full_group_does_not_wait() -> None:
+    """Whatever is unconfirmed."""
+    alone: list[Step] = [("send", 0, PLAIN, "small"), ("turn", 0)]
+    steps = [*alone * AHEAD_MAX, ("burst", 0), ("turn", 0), *[("late", 0)] * (AHEAD_MAX + 1)]
+    with asyncio.Runner(loop_factory=ClockLoop) as runner:
+        _, envelopes = runner.run(told_and_stored([*steps, ("lose", 0)]))
+    assert [len(each.items) for each in envelopes] == [*[1] * AHEAD_MAX, ITEMS_MAX]
 
 
 def test_a_refused_message_is_in_no_group() -> None:
