@@ -476,7 +476,7 @@ def _utc_ms(instant: datetime | None) -> int:
 
 def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
     """Return the actors of a role: `send`, `receive`, `fill`, `peek`, `repeat`, `unique`,
-    `side`, `unwatched`, `topic`, `library`, `library-side`; or a path.
+    `side`, `unwatched`, `topic`, `library`, `library-side`, `bursts-QUEUE`; or a path.
 
     The path is that of a subscription, which is received from.
     """
@@ -528,6 +528,11 @@ def actors_of(role: str, text: str, amqp_url: str, mark: str) -> list[Actor]:
                 *(Sender(f"sender{mark}{i}", text, "topic", notes) for i in range(2)),
                 TopicScheduler(f"scheduler{mark}", text, "topic", notes),
             ]
+        case _ if role.startswith("bursts-"):
+            from tests.crash.bursts import Bursts  # which is an actor of this module
+
+            queue = role.removeprefix("bursts-")
+            return [Bursts(f"burst{mark}{i}", text, queue, notes) for i in range(3)]
         case _ if "/" in role:
             return [Receiver(f"receiver{mark}{i}", text, role, notes) for i in range(2)]
         case _:
