@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +87,19 @@ class Bench:
         async with self._channel() as channel:
             await channel.declarations.declare_queue(queue, arguments={"x-queue-type": "quorum"})
 
-    async def messages(self, queue: str) -> int:
+    async def make_virtual_host(self, name: str) -> None:
+        """Make a virtual host."""
+        await self._http("PUT", f"/api/vhosts/{name}", {})
+
+    async def messages(self, queue: str, virtual_host: str = "/") -> int:
         """Return the number of a queue's ready messages, asked on a connection of its own."""
-        async with self._channel() as channel:
+        async with self._channel(virtual_host) as channel:
             return (await channel.declarations.declare_queue(queue, passive=True)).messages
 
     @contextlib.asynccontextmanager
-    async def _channel(self) -> AsyncIterator[Channel]:
-        connection = await Connection.open(self.node.endpoint, name="bench look")
+    async def _channel(self, virtual_host: str = "/") -> AsyncIterator[Channel]:
+        endpoint = replace(self.node.endpoint, vhost=virtual_host)
+        connection = await Connection.open(endpoint, name="bench look")
         try:
             yield await connection.channel()
         finally:

@@ -7,8 +7,9 @@ bridge's messages are numbered and in the journal, too. Rounds alternate; median
         [--rabbitmq TREE]
 
 Printed beside the rates: the processor time of RabbitMQ and of the bridge for a message, until the
-entity's queue has it; with `--beside`, the same of another checkout of the bridge, in turns. With
-DOTNET_KIT (a program that compiles and runs C#: `KIT TOOLS FILE ARGUMENTS`), AMQPNetLite too.
+entity's queue has it, without what they take when nothing is sent. With `--beside`, the same of
+another checkout of the bridge, in turns. With DOTNET_KIT (a program that compiles and runs C#:
+`KIT TOOLS FILE ARGUMENTS`), AMQPNetLite too.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,11 @@ from tests.bench.rabbit import Bench, bench, installations
 from tests.bench.server import BridgeServer, bridge_server
 
 ROUNDS = 5
+WARM = 200
+"""Messages that a client sends before its clock starts."""
+
+IDLE_S = 3.0
+BESIDE = "beside"
 DEADLINE_S = 120.0
 USER, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 DOTNET = Path(__file__).parent / "dotnet" / "Singles.cs"
@@ -61,6 +67,7 @@ class Target:
     Attributes:
         queue: the queue of RabbitMQ that has them in the end.
         process_id: the bridge's process, or `None`.
+        virtual_host: the queue's.
     """
 
     user: str
@@ -69,6 +76,7 @@ class Target:
     address: str
     queue: str
     process_id: int | None
+    virtual_host: str = "/"
 
 
 def processor_s(process_id: int) -> float:
@@ -99,22 +107,36 @@ class Singles:
     def __init__(self, rabbit: Bench, rabbitmq_id: int) -> None:
         self._rabbit = rabbit
         self._rabbitmq_id = rabbitmq_id
-        self._stored: dict[str, int] = {}
+        self._stored: dict[tuple[str, str], int] = {}
+        self._idle: dict[int | None, float] = {None: 0.0}
+
+    async def learn_idle(self, ids: Iterable[int | None]) -> None:
+        """Learn what share of a core each process takes without any messages."""
+        known = {each for each in (self._rabbitmq_id, *ids) if each is not None}
+        before = {each: processor_s(each) for each in known}
+        await asyncio.sleep(IDLE_S)
+        self._idle |= {each: (processor_s(each) - before[each]) / IDLE_S for each in known}
 
     async def round(self, client: str, target: Target, count: int, in_flight: int) -> list[float]:
         """Send; return the rate, and RabbitMQ's and the bridge's microseconds for a message."""
         ids = (self._rabbitmq_id, target.process_id)
         before = [0.0 if each is None else processor_s(each) for each in ids]
+        begun_s = time.monotonic()
         sent = await asyncio.to_thread(run_client, client, target, count, in_flight)
-        total = self._stored[target.queue] = self._stored.get(target.queue, 0) + count + 200
-        await until(self._has(target.queue, total))
+        place = target.queue, target.virtual_host
+        total = self._stored[place] = self._stored.get(place, 0) + count + WARM
+        await until(self._has(*place, total))
+        took_s = time.monotonic() - begun_s
         after = [0.0 if each is None else processor_s(each) for each in ids]
-        used = [1e6 * (b - a) / (count + 200) for a, b in zip(before, after, strict=True)]
-        return [sent["rate"], *used]
+        used_s = [
+            last - first - self._idle.get(each, 0.0) * took_s
+            for each, first, last in zip(ids, before, after, strict=True)
+        ]
+        return [sent["rate"], *(1e6 * each / (count + WARM) for each in used_s)]
 
-    def _has(self, queue: str, count: int) -> Callable[[], Awaitable[bool]]:
+    def _has(self, queue: str, virtual_host: str, count: int) -> Callable[[], Awaitable[bool]]:
         async def has() -> bool:
-            return await self._rabbit.messages(queue) >= count
+            return await self._rabbit.messages(queue, virtual_host) >= count
 
         return has
 
@@ -128,46 +150,51 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.05)
 
 
-def _target(server: BridgeServer, queue: str) -> Target:
+def _target(server: BridgeServer, queue: str, virtual_host: str = "/") -> Target:
     port = int(server.connection_string.split("localhost:")[1].split(";")[0])
-    return Target(USER, KEY, port, queue, queue, server.process_id)
+    return Target(USER, KEY, port, queue, queue, server.process_id, virtual_host)
 
 
 async def _measure(rabbit: Bench, wanted: argparse.Namespace) -> list[Figure]:
-    beside: Path | None = wanted.beside
-    host, port = rabbit.node.endpoint.hosts[0]
-    where = ("--rabbitmq-url", f"amqp://guest:guest@{host}:{port}")
-    where += ("--management-url", rabbit.node.management_url)
     singles = Singles(rabbit, await _process_of(rabbit))
     scenarios = [each for each in SCENARIOS if each[0] == "proton" or "DOTNET_KIT" in os.environ]
     if len(scenarios) < len(SCENARIOS):
         print("AMQPNetLite: not measured, DOTNET_KIT is not set.")
+    names = {_name(*each): each for each in scenarios}
+    names = {name: each for name, each in names.items() if not wanted.only or name in wanted.only}
     figures: list[Figure] = []
-    for client, in_flight, count, floor in scenarios:
-        name = f"{client.lower()}-{in_flight}"
-        if wanted.only and name not in wanted.only:
-            continue
-        with ExitStack() as stack:
-            targets: dict[str, Target] = {}
-            server = stack.enter_context(bridge_server([name], *where))
-            targets["ours"] = _target(server, name)
+    host, port = rabbit.node.endpoint.hosts[0]
+    url = f"amqp://guest:guest@{host}:{port}"
+    api = ("--management-url", rabbit.node.management_url)
+    with ExitStack() as stack:
+        ours = stack.enter_context(bridge_server([*names], "--rabbitmq-url", url, *api))
+        beside = None
+        if wanted.beside is not None:
+            await rabbit.make_virtual_host(BESIDE)
+            there = ("--rabbitmq-url", f"{url}/{BESIDE}", *api)
+            beside = stack.enter_context(bridge_server([*names], *there, tree=wanted.beside))
+        await singles.learn_idle([ours.process_id, beside.process_id if beside else None])
+        for name, (client, in_flight, count, floor) in names.items():
             own = f"own-{name}"
             await rabbit.declare_quorum(own)
-            targets["RabbitMQ"] = Target("guest", "guest", port, f"/queues/{own}", own, None)
-            samples = {each: Samples() for each in (*targets, *(["beside"] if beside else []))}
+            targets = {
+                "ours": _target(ours, name),
+                "RabbitMQ": Target("guest", "guest", port, f"/queues/{own}", own, None),
+            }
+            if beside is not None:
+                targets[BESIDE] = _target(beside, name, BESIDE)
+            samples = {each: Samples() for each in targets}
             for number in range(wanted.rounds):
                 print(f"\r{name}: round {number + 1} of {wanted.rounds} ", end="", file=sys.stderr)
                 for each, target in targets.items():
                     _note(samples[each], await singles.round(client, target, count, in_flight))
-        if beside is not None:
-            with bridge_server([f"{name}-beside"], *where, tree=beside) as server:
-                target = _target(server, f"{name}-beside")
-                for _ in range(wanted.rounds):
-                    result = await singles.round(client, target, count, in_flight)
-                    _note(samples["beside"], result)
-        print("\r" + " " * 70, end="\r", file=sys.stderr)
-        figures += _figures(f"{client}, {in_flight} in flight", samples, floor, rabbit.version)
+            print("\r" + " " * 70, end="\r", file=sys.stderr)
+            figures += _figures(f"{client}, {in_flight} in flight", samples, floor, rabbit.version)
     return figures
+
+
+def _name(client: str, in_flight: int, *_: object) -> str:
+    return f"{client.lower()}-{in_flight}"
 
 
 async def _process_of(rabbit: Bench) -> int:
@@ -214,8 +241,8 @@ def _figures(
             rabbitmq=version,
         ),
     ]
-    if "beside" in samples:
-        beside = samples["beside"]
+    if BESIDE in samples:
+        beside = samples[BESIDE]
         kinds = (
             ("rate", ours.rates, beside.rates),
             ("RabbitMQ us", ours.rabbitmq_us, beside.rabbitmq_us),
