@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -23,10 +24,8 @@ class Bursts(Actor):
     def run(self) -> None:
         """Connect and send, and connect again after each failure."""
         while not self.ending.is_set():
-            try:
+            with contextlib.suppress(Exception):
                 Container(_Connected(self)).run()
-            except Exception as error:
-                self.faults.append(f"{type(error).__name__}: {error}")
             self.ending.wait(PAUSE_S)
 
 
@@ -37,6 +36,7 @@ class _Connected(MessagingHandler):
         super().__init__(prefetch=0)
         self._actor = actor
         self._under_way: dict[Delivery, str] = {}
+        self._is_over = False
         self._connection: Any = None
         self._sender: Any = None
 
@@ -55,16 +55,16 @@ class _Connected(MessagingHandler):
 
     def on_timer_task(self, event: Any) -> None:
         """Begin a burst, or end."""
+        if self._is_over:
+            return
         if self._actor.ending.is_set():
             self._connection.close()
             return
-        if self._sender.credit > 0:
-            self._fill(self._actor.chance.randint(1, IN_FLIGHT))
-        if not self._connection.state & self._connection.REMOTE_CLOSED:
-            event.container.schedule(LOOK_S, self)
+        self._fill(self._actor.chance.randint(1, IN_FLIGHT))
+        event.container.schedule(LOOK_S, self)
 
     def _fill(self, count: int) -> None:
-        while len(self._under_way) < count and self._sender.credit > 0:
+        while not self._is_over and len(self._under_way) < count and self._sender.credit > 0:
             (identity,) = ids = self._actor.identities(1)
             self._actor.notes.add(Sent(ids, now_ms()))
             message = Message(body=identity.encode(), id=identity, durable=True, inferred=True)
@@ -72,8 +72,7 @@ class _Connected(MessagingHandler):
 
     def on_accepted(self, event: Any) -> None:
         """Note it, and send another one or none."""
-        identity = self._under_way.pop(event.delivery)
-        self._actor.notes.add(Accepted((identity,), now_ms()))
+        self._actor.notes.add(Accepted((self._under_way.pop(event.delivery),), now_ms()))
         if not self._actor.ending.is_set():
             self._fill(self._actor.chance.randint(0, IN_FLIGHT))
 
@@ -83,8 +82,13 @@ class _Connected(MessagingHandler):
 
     def on_transport_error(self, event: Any) -> None:
         """End: the bridge is gone."""
-        self._under_way.clear()
+        self._is_over = True
 
     def on_link_error(self, event: Any) -> None:
         """End: an outcome is unknown."""
+        self._is_over = True
         self._connection.close()
+
+    def on_connection_closed(self, event: Any) -> None:
+        """End."""
+        self._is_over = True

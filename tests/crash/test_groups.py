@@ -36,9 +36,9 @@ def besieged(siege: Siege, queue: str, kill: Callable[[Notes], None]) -> str:
         clients(f"bursts-{queue}", siege.bridge, "a", notes),
         clients(QUEUES[queue], siege.bridge, "b", notes),
     ):
-        await_more(notes)
+        await_more(notes, within_s=PATIENCE_S)
         kill(notes)
-        await_more(notes)
+        await_more(notes, within_s=PATIENCE_S)
     siege.drain(queue, notes, quiet_s=LOCK_MS / 1000 + 1)
     return faultless(notes.events(), bridges=len(siege.bridges))
 
