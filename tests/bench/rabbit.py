@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
@@ -124,14 +123,6 @@ class Bench:
     async def delete_shovel(self, name: str) -> None:
         """Remove a shovel."""
         await self._http("DELETE", f"/api/parameters/shovel/%2f/{name}", None)
-
-    async def get(self, path: str) -> Any:
-        """Return an answer of the management API."""
-        login = aiohttp.BasicAuth("guest", "guest")
-        url = self.node.management_url.rstrip("/") + path
-        async with aiohttp.ClientSession(auth=login) as session, session.get(url) as answer:
-            assert answer.status < 300, await answer.text()
-            return await answer.json()
 
     async def _http(self, method: str, path: str, body: object) -> None:
         login = aiohttp.BasicAuth("guest", "guest")

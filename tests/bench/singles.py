@@ -104,35 +104,36 @@ def run_client(client: str, target: Target, count: int, in_flight: int) -> dict[
 class Singles:
     """The servers on one RabbitMQ, and the measuring of one round."""
 
-    def __init__(self, rabbit: Bench, rabbitmq_id: int) -> None:
+    def __init__(self, rabbit: Bench) -> None:
         self._rabbit = rabbit
-        self._rabbitmq_id = rabbitmq_id
         self._stored: dict[tuple[str, str], int] = {}
-        self._idle: dict[int | None, float] = {None: 0.0}
+        self._idle: dict[int | None, float] = {}
 
-    async def learn_idle(self, ids: Iterable[int | None]) -> None:
-        """Learn what share of a core each process takes without any messages."""
-        known = {each for each in (self._rabbitmq_id, *ids) if each is not None}
-        before = {each: processor_s(each) for each in known}
+    def _used_s(self, process_id: int | None) -> float:
+        """Return the processor time of a bridge, or of RabbitMQ (`None`)."""
+        return self._rabbit.cpu_s() if process_id is None else processor_s(process_id)
+
+    async def learn_idle(self, ids: Iterable[int]) -> None:
+        """Learn what share of a core RabbitMQ and these bridges take without any messages."""
+        before = {each: self._used_s(each) for each in (None, *ids)}
         await asyncio.sleep(IDLE_S)
-        self._idle |= {each: (processor_s(each) - before[each]) / IDLE_S for each in known}
+        self._idle = {each: (self._used_s(each) - used) / IDLE_S for each, used in before.items()}
 
     async def round(self, client: str, target: Target, count: int, in_flight: int) -> list[float]:
         """Send; return the rate, and RabbitMQ's and the bridge's microseconds for a message."""
-        ids = (self._rabbitmq_id, target.process_id)
-        before = [0.0 if each is None else processor_s(each) for each in ids]
+        ids = [None] if target.process_id is None else [None, target.process_id]
+        before = [self._used_s(each) for each in ids]
         begun_s = time.monotonic()
         sent = await asyncio.to_thread(run_client, client, target, count, in_flight)
         place = target.queue, target.virtual_host
         total = self._stored[place] = self._stored.get(place, 0) + count + WARM
         await until(self._has(*place, total))
         took_s = time.monotonic() - begun_s
-        after = [0.0 if each is None else processor_s(each) for each in ids]
         used_s = [
-            last - first - self._idle.get(each, 0.0) * took_s
-            for each, first, last in zip(ids, before, after, strict=True)
+            self._used_s(each) - first - self._idle[each] * took_s
+            for each, first in zip(ids, before, strict=True)
         ]
-        return [sent["rate"], *(1e6 * each / (count + WARM) for each in used_s)]
+        return [sent["rate"], *(1e6 * each / (count + WARM) for each in used_s), 0.0][:3]
 
     def _has(self, queue: str, virtual_host: str, count: int) -> Callable[[], Awaitable[bool]]:
         async def has() -> bool:
@@ -156,7 +157,7 @@ def _target(server: BridgeServer, queue: str, virtual_host: str = "/") -> Target
 
 
 async def _measure(rabbit: Bench, wanted: argparse.Namespace) -> list[Figure]:
-    singles = Singles(rabbit, await _process_of(rabbit))
+    singles = Singles(rabbit)
     scenarios = [each for each in SCENARIOS if each[0] == "proton" or "DOTNET_KIT" in os.environ]
     if len(scenarios) < len(SCENARIOS):
         print("AMQPNetLite: not measured, DOTNET_KIT is not set.")
@@ -173,7 +174,7 @@ async def _measure(rabbit: Bench, wanted: argparse.Namespace) -> list[Figure]:
             await rabbit.make_virtual_host(BESIDE)
             there = ("--rabbitmq-url", f"{url}/{BESIDE}", *api)
             beside = stack.enter_context(bridge_server([*names], *there, tree=wanted.beside))
-        await singles.learn_idle([ours.process_id, beside.process_id if beside else None])
+        await singles.learn_idle(each.process_id for each in (ours, beside) if each is not None)
         for name, (client, in_flight, count, floor) in names.items():
             own = f"own-{name}"
             await rabbit.declare_quorum(own)
@@ -195,19 +196,6 @@ async def _measure(rabbit: Bench, wanted: argparse.Namespace) -> list[Figure]:
 
 def _name(client: str, in_flight: int, *_: object) -> str:
     return f"{client.lower()}-{in_flight}"
-
-
-async def _process_of(rabbit: Bench) -> int:
-    """Return RabbitMQ's process, which it tells some seconds after its start."""
-    found: list[int] = []
-
-    async def is_told() -> bool:
-        (node,) = await rabbit.get("/api/nodes")
-        found.extend([int(node["os_pid"])] if "os_pid" in node else [])
-        return bool(found)
-
-    await until(is_told)
-    return found[0]
 
 
 def _note(samples: Samples, result: list[float]) -> None:
