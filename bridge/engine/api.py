@@ -179,6 +179,9 @@ class Namespace(Protocol):
             EntityNotFound: there is no entity of this name, or it is a topic.
         """
 
+    async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
+        """Do what `begin_sending` does; return when RabbitMQ has confirmed, or raise the error."""
+
     def begin_sending(self, path: EntityPath, batch: Sequence[Outgoing], done: OnSent) -> None:
         """Store all messages or none; messages are stored in the order of the calls.
 
