@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -50,9 +51,10 @@ Look = fun (_, 0) -> never_busy; (Again, Tries) ->
             ended
     end
 end,
+ok = file:write_file("%s", <<>>),
 Look(Look, 15000).
 """
-"""Erlang, for `rabbitmqctl eval`."""
+"""Erlang, for `rabbitmqctl eval`; the file is there when it has begun to look."""
 
 
 # pika leaves the socket of a killed peer to the garbage collector.
@@ -66,7 +68,7 @@ Look(Look, 15000).
     ],
 )
 def test_what_was_on_its_way_is_not_lost(
-    start_broker: Callable[[], Broker], request: pytest.FixtureRequest, what: str
+    start_broker: Callable[[], Broker], request: pytest.FixtureRequest, tmp_path: Path, what: str
 ) -> None:
     """No number names two messages, none is missing; a copy has its message's number."""
     broker = start_broker()
@@ -79,8 +81,11 @@ def test_what_was_on_its_way_is_not_lost(
         orders.channel = orders.connection.channel()
         history = History()
         numbers = itertools.count()
-        for _ in range(ROUNDS):
-            ending = beside.submit(broker.node.rabbitmqctl, "eval", END_WHEN_BUSY % ENDS[what])
+        for round_ in range(ROUNDS):
+            looking = tmp_path / str(round_)
+            script = END_WHEN_BUSY % (ENDS[what], looking)
+            ending = beside.submit(broker.node.rabbitmqctl, "eval", script)
+            eventually(looking.exists)
             sent = 0
             while not ending.done() and sent < SENT_MAX:
                 for _ in range(BURST):
