@@ -389,11 +389,18 @@ class Bridges(RuleBasedStateMachine):
             self.live[name].standbys.lead(entity, self.now_s)
 
     def teardown(self) -> None:
-        """When all has been heard, every inbox has its first two bridges, and the first leads."""
+        """When all has been heard, every inbox has its first two bridges; also after a kill."""
         if not getattr(self, "live", None):
             return
+        self.settle()
+        while len(self.live) > 1:
+            self.kill(0)
+            self.settle()
+
+    def settle(self) -> None:
+        """Let all bridges hear everything, and time pass; then the first one leads."""
         everybody = list(self.live)
-        for _ in range(60):
+        for _ in range(20):
             for name in everybody:
                 process = self.live[name]
                 self.forget_dead(process)
