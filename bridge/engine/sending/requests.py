@@ -76,6 +76,8 @@ class Sending:
 
     def full(self, entity: model.SendEntity) -> str:
         """Return the reason why an entity takes no more messages now; "" if it takes them."""
+        if not self._full_until_s:
+            return ""  # without `get_running_loop`, which makes a system call (Python 3.11)
         full_until_s = self._full_until_s.get(entity.path.lower(), 0.0)
         if asyncio.get_running_loop().time() >= full_until_s:
             return ""
