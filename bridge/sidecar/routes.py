@@ -45,18 +45,22 @@ class Routes:
         self._leaders = leaders
         self._clock = clock
         self._begun_ms = 0
+        self._led: list[str] = []
         self._published: dict[str, dict[bytes, int]] = {}
 
     def begin_look(self) -> None:
         """Note what has been confirmed so far: a look that finds its routes proves its arrival."""
         self._begun_ms = self._clock()
+        self._led = [key for key, leader in self._leaders.items() if leader.is_ready]
         self._published = {
-            key: arrived(leader) for key, leader in self._leaders.items() if leader.is_ready
+            key: arrived(self._leaders[key])
+            for key in self._led
+            if key in self._states and isinstance(self._states[key].entity, Topic)
         }
 
     def end_look(self, lacking: Collection[str]) -> None:
         """Note that all routes were there, but for those to these entities (lower case)."""
-        for key, numbers in self._published.items():
+        for key in self._led:
             state = self._states.get(key)
             if state is None:
                 continue
@@ -64,7 +68,7 @@ class Routes:
                 state.routed_ms = self._begun_ms
             if isinstance(state.entity, Topic):
                 lack = {short_of(each) for each in _named(state.entity, lacking)}
-                for short, number in numbers.items():
+                for short, number in self._published.get(key, {}).items():
                     if short not in lack:
                         state.routed[short] = number
 

@@ -28,6 +28,7 @@ BENCHMARKS = {
     "fanout": "a topic with 200 subscriptions of SQL filters, beside the two that match",
     "counts": "a page of 100 entities with counts, beside 100 and 1,000",
     "objects": "what 1,000 queues, streams, exchanges and bindings cost RabbitMQ",
+    "entities": "1,000 entities made, started again, taken over, and idle",
     "policies": "how few policies, and what a change costs the broker",
 }
 
