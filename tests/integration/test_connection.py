@@ -151,3 +151,18 @@ async def test_a_boot_has_a_name_of_its_own(start_broker: Callable[[], Broker]) 
     assert names[0] == names[1]
     assert names[2] == names[3]
     assert names[0] != names[2]
+
+
+@pytest.mark.parametrize("turns", range(1, 6))
+async def test_a_close_that_is_cancelled_ends_the_connection(
+    endpoint: Endpoint, turns: int
+) -> None:
+    """Whoever is cancelled while it closes a connection leaves no socket open."""
+    connection = await Connection.open(endpoint, name="cancelled")
+    await connection.channel()
+    closing = asyncio.create_task(connection.close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert connection.is_closed

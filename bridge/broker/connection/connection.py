@@ -206,12 +206,15 @@ class Connection:
         self._transport.flush()
 
     async def close(self) -> None:
-        """Close the connection in order; this never raises, and takes a few seconds at most."""
+        """Close the connection in order; this never raises, and takes a few seconds at most.
+
+        When it is cancelled, the connection ends at once.
+        """
         if self.close_reason is None:
-            await asyncio.gather(
-                *(channel.consumers.linger() for channel in self._channels.values())
-            )
             try:
+                await asyncio.gather(
+                    *(channel.consumers.linger() for channel in self._channels.values())
+                )
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await self._say_goodbye()
             except (TimeoutError, BrokerError):

@@ -176,8 +176,7 @@ class Pool:
         try:
             yield Lease(connection, owner)
         finally:
-            # Shielded: who is cancelled meanwhile would leave the connection open.
-            await asyncio.shield(asyncio.ensure_future(connection.close()))
+            await connection.close()
 
     def suspect(self, owner: str, error: str) -> None:
         """Mark a queue that gave no answer as suspect; its next lease is of its own connection."""
