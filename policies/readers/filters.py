@@ -5,6 +5,7 @@ from __future__ import annotations
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.filters.errors import InvalidRule
+from bridge.model.filters.mismatches import mismatches
 from bridge.model.filters.rules import check_rule
 from bridge.model.rules import CORRELATION_FIELDS, EXPRESSION_LENGTH_MAX, correlation, sql
 from policies.errors import Place
@@ -59,4 +60,13 @@ def add_rule(
             "Rules",
             f"rule {name!r} can take no message, each one fails it: {error}",
         )
+    else:
+        for mismatch in mismatches(rule):
+            draft.notes.finding(
+                place,
+                draft.path,
+                "Rules",
+                f"rule {name!r} has a part that no message satisfies: {mismatch}",
+                grade="approximate",
+            )
     draft.add_rule(rule, place)

@@ -229,6 +229,19 @@ async def test_a_rule_that_is_none_is_refused_with_its_subscription(door: Door) 
     assert administration.rules(at("red").entity) == (RED,)
 
 
+async def test_a_rule_that_no_message_satisfies_is_made_with_a_warning(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Azure takes such a rule; the log names the comparison whose types never fit."""
+    administration = door.namespace.administration
+    odd = model.Rule(name="odd", filter=model.SqlFilter(expression="sys.DeliveryCount = '5'"))
+    await administration.create_rule(at("red").entity, odd)
+    assert odd in administration.rules(at("red").entity)
+    (said,) = [each.getMessage() for each in caplog.records if "rule.mismatch" in each.msg]
+    assert "rule=odd" in said
+    assert "no such operator for a number and a string" in said
+
+
 async def test_each_rule_with_an_action_gives_a_copy_of_its_own(door: Door) -> None:
     """Both have numbers of the subscription; the message itself stays as it is for the others."""
     rules = (

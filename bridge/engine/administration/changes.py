@@ -35,6 +35,7 @@ from bridge.model.errors import (
     QuotaExceeded,
 )
 from bridge.model.filters.errors import InvalidRule
+from bridge.model.filters.mismatches import mismatches
 from bridge.model.filters.rules import check_rule
 from bridge.topology import definitions, names
 from bridge.topology.capabilities import Capabilities
@@ -365,3 +366,5 @@ def _check(subscription: str, rule: model.Rule) -> None:
         check_rule(rule)
     except InvalidRule as error:
         raise InvalidRule(f"The rule '{rule.name}' of '{subscription}': {error}") from None
+    for mismatch in mismatches(rule):
+        log.warning("rule.mismatch path=%s rule=%s error=%s", subscription, rule.name, mismatch)

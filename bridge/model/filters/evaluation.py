@@ -12,7 +12,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from bridge.model.filters.compiled import Predicate
-from bridge.model.filters.errors import FilterException, InvalidRule
+from bridge.model.filters.errors import FilterException
 from bridge.model.filters.expression import (
     And,
     Arithmetic,
@@ -118,11 +118,7 @@ def _binary(
 
 
 def compile_condition(node: Condition, new_id: NewGuid) -> Predicate:
-    """Return the test of a condition for a message, `None` for unknown.
-
-    Raises:
-        InvalidRule: a constant pattern of LIKE is invalid.
-    """
+    """Return the test of a condition for a message, `None` for unknown."""
     match node:
         case Comparison():
             return _comparison(node, new_id)
@@ -229,10 +225,7 @@ def _matcher(node: Like, new_id: NewGuid) -> Callable[[Message], Callable[[str],
 
     if not isinstance(node.pattern, Constant) or not isinstance(node.escape, Constant | None):
         return make
-    try:
-        made = make(_NOTHING)
-    except FilterException as error:
-        raise InvalidRule(str(error)) from error
+    made = make(_NOTHING)
     return lambda message: made
 
 

@@ -7,7 +7,8 @@
     parameter  @name
     operator   = <> != > >= < <= + - * / % ( ) , . ;
 
-Words are keywords in any case. One pass, each character looked at a bounded number of times.
+There are no comments: `--` and `/*` are refused. Words are keywords in any case. One pass, each
+character looked at a bounded number of times.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ _PATTERN = re.compile(
       | (?P<text>'(?:[^']|'')*')
       | (?P<bracket>\[(?:[^\]]|\]\])*\])
       | (?P<quoted>"(?:[^"]|"")*")
+      | (?P<comment>--|/\*)
       | (?P<operator><>|!=|<=|>=|[-=<>+*/%(),.;])""",
     re.VERBOSE,
 )
@@ -101,6 +103,11 @@ def _lexemes(text: str) -> Iterator[Lexeme]:
         found = _PATTERN.match(text, at)
         if found is None:
             raise InvalidRule(_stray(text, at))
+        if found.lastgroup == "comment":
+            raise InvalidRule(
+                f"{found.group()!r} at character {at + 1} has no meaning here: there are no "
+                "comments."
+            )
         if found.lastgroup != "space":
             yield _lexeme(found.lastgroup or "", found.group(), at)
         at = found.end()

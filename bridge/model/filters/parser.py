@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import get_args
 
-from bridge.model.filters.errors import InvalidRule
+from bridge.model.filters.errors import FilterException, InvalidRule
 from bridge.model.filters.expression import (
     And,
     Arithmetic,
@@ -40,6 +40,7 @@ from bridge.model.filters.expression import (
     Unary,
 )
 from bridge.model.filters.lexer import INT64_MAX, Lexeme, Token, lex
+from bridge.model.filters.like import compile_like
 from bridge.model.filters.message import ALIASES, Property
 from bridge.model.filters.values import Kind, Value, kind_of, with_zone
 
@@ -87,9 +88,9 @@ def parse_action(text: str, parameters: Mapping[str, Value] | None = None) -> li
     parser = _Parser(text, parameters or {})
     found = [parser.statement()]
     while not parser.is_at_end():
+        if len(found) == STATEMENTS_MAX:
+            raise parser.refusal(f"An action has at most {STATEMENTS_MAX} statements")
         found.append(parser.statement())
-        if len(found) > STATEMENTS_MAX:
-            raise InvalidRule(f"An action has at most {STATEMENTS_MAX} statements.")
     return found
 
 
@@ -107,7 +108,7 @@ class _Parser:
         """Return the node that operators of more than `power` bind together."""
         self._level += 1
         if self._level > DEPTH_MAX:
-            raise _too_deep()
+            raise self._too_deep()
         left = self._prefix()
         while (found := self._infix_power()) > power:
             left = self._infix(left, found)
@@ -117,7 +118,7 @@ class _Parser:
     def predicate(self, node: Node) -> Predicate:
         """Return a node, checked to be a condition."""
         if isinstance(node, _EXPRESSIONS):
-            raise self._refusal(
+            raise self.refusal(
                 "A value stands where a condition is expected; compare it, as in x = TRUE"
             )
         return node  # type: ignore[return-value]
@@ -125,7 +126,7 @@ class _Parser:
     def expression(self, node: Node) -> Expression:
         """Return a node, checked to have a value."""
         if isinstance(node, _PREDICATES):
-            raise self._refusal("A condition stands where a value is expected")
+            raise self.refusal("A condition stands where a value is expected")
         return node  # type: ignore[return-value]
 
     def statement(self) -> Statement:
@@ -154,11 +155,15 @@ class _Parser:
         if not self.is_at_end():
             raise _unexpected(self._peek(), "the end")
 
+    def refusal(self, why: str) -> InvalidRule:
+        """Return the error for what stands before the next token."""
+        return InvalidRule(f"{why} (before character {self._peek().at + 1}).")
+
     def _made(self, node: Node, *parts: Node) -> Node:
         """Note the depth of a node."""
         depth = 1 + max(self._depths.get(id(part), (0, part))[0] for part in parts)
         if depth > DEPTH_MAX:
-            raise _too_deep()
+            raise self._too_deep()
         # The node is kept, so that no other node gets its id.
         self._depths[id(node)] = depth, node
         return node
@@ -235,7 +240,7 @@ class _Parser:
         is_not = self._take("NOT")
         self._expect("NULL")
         if not isinstance(operand, Property | Named):
-            raise self._refusal("IS NULL stands behind a property")
+            raise self.refusal("IS NULL stands behind a property")
         found = self._made(IsNull(operand), operand)
         return self._made(Not(self.predicate(found)), found) if is_not else found
 
@@ -252,8 +257,21 @@ class _Parser:
         escape = None
         if self._take("ESCAPE"):
             escape = self.expression(self.parse(_COMPARISON))
+        self._check_like(pattern, escape)
         parts = [pattern] if escape is None else [pattern, escape]
         return self._made(Like(operand, pattern, escape), operand, *parts)
+
+    def _check_like(self, pattern: Expression, escape: Expression | None) -> None:
+        """Refuse a constant pattern, or a constant escape, that no text can be held against."""
+        said = pattern.value if isinstance(pattern, Constant) else ""
+        mark = escape.value if isinstance(escape, Constant) else None
+        if not isinstance(said, str | None) or not isinstance(mark, str | None):
+            raise self.refusal("Pattern and escape of LIKE are strings")
+        if isinstance(pattern, Constant) and isinstance(escape, Constant | None):
+            try:
+                compile_like(said or "", mark)
+            except FilterException as error:
+                raise self.refusal(str(error).rstrip(".")) from None
 
     def _not(self, operand: Expression) -> Node:
         """Return NOT IN or NOT LIKE."""
@@ -273,7 +291,8 @@ class _Parser:
                 found = self._made(Named(argument), argument)
             case _:
                 raise InvalidRule(
-                    f"There is no function {name.text!r}; there are newid(), property() and p()."
+                    f"There is no function {name.text!r} (at character {name.at + 1}); there are "
+                    "newid(), property() and p()."
                 )
         self._expect(")")
         return found
@@ -286,8 +305,8 @@ class _Parser:
             scope = _SCOPES.get(first.text.upper())
             if scope is None:
                 raise InvalidRule(
-                    f"{first.text!r} is no scope; there are sys and user. Write "
-                    f"[{first.text}.{self._peek().text}] for a property of that name."
+                    f"{first.text!r} at character {first.at + 1} is no scope; there are sys and "
+                    f"user. Write [{first.text}.{self._peek().text}] for a property of that name."
                 )
             is_system, name = scope, self._next()
         if name.token not in (Token.WORD, Token.QUOTED):
@@ -298,8 +317,8 @@ class _Parser:
     def _parameter(self, lexeme: Lexeme) -> Constant:
         for name in (lexeme.text, lexeme.text[1:]):
             if name in self._parameters:
-                return Constant(_checked(lexeme.text, self._parameters[name]))
-        raise InvalidRule(f"The parameter {lexeme.text} has no value.")
+                return Constant(_checked(lexeme, self._parameters[name]))
+        raise InvalidRule(f"The parameter {lexeme.text} at character {lexeme.at + 1} has no value.")
 
     def _peek(self) -> Lexeme:
         return self._lexemes[self._at]
@@ -324,8 +343,8 @@ class _Parser:
         if not self._take(text):
             raise _unexpected(self._peek(), repr(text))
 
-    def _refusal(self, why: str) -> InvalidRule:
-        return InvalidRule(f"{why} (before character {self._peek().at + 1}).")
+    def _too_deep(self) -> InvalidRule:
+        return self.refusal(f"The expression nests deeper than {DEPTH_MAX}")
 
 
 _TESTS: dict[str, Callable[[_Parser, Expression], Node]] = {
@@ -347,16 +366,14 @@ def _integer(lexeme: Lexeme, sign: int) -> Constant:
     return Constant(value)
 
 
-def _checked(name: str, value: Value) -> Value:
+def _checked(name: Lexeme, value: Value) -> Value:
     if value is not None and kind_of(value) is Kind.OTHER:
-        raise InvalidRule(f"The parameter {name} is a {type(value).__name__}.")
+        raise InvalidRule(
+            f"The parameter {name.text} at character {name.at + 1} is a {type(value).__name__}."
+        )
     return with_zone(value)
 
 
 def _unexpected(lexeme: Lexeme, wanted: str) -> InvalidRule:
     what = "The end" if lexeme.token is Token.END else repr(lexeme.text)
     return InvalidRule(f"{what} at character {lexeme.at + 1}: {wanted} is expected.")
-
-
-def _too_deep() -> InvalidRule:
-    return InvalidRule(f"The expression nests deeper than {DEPTH_MAX}.")

@@ -225,7 +225,7 @@ def test_an_action_takes_parameters() -> None:
     selection = RuleSet.of({"s": made}, new_id=lambda: GUID).select(message())
     values = [change.value for match in selection.matches for change in match.changes]
     assert [(type(each), each) for each in values] == [(int, 1), (bool, True), (str, "x")]
-    with pytest.raises(InvalidRule, match="@value has no value"):
+    with pytest.raises(InvalidRule, match="@value at character 9 has no value"):
         compile_action(text, lambda: GUID)
 
 

@@ -104,6 +104,31 @@ def test_a_rule_of_a_plan_that_is_not_known_whole_takes_no_message(
     assert "The subscription gets no message by it." in reading.findings[-1].message
 
 
+def test_a_comparison_that_no_message_satisfies_is_a_finding() -> None:
+    """The rule is taken over as it is: Azure takes it as well, and it fails for every message."""
+    rule = RULE | {
+        "name": "ns/t/s/r",
+        "properties": {"sqlFilter": {"sqlExpression": "sys.DeliveryCount = '5'"}},
+    }
+    resources = [
+        {"type": TOPICS, "name": "ns/t"},
+        {"type": f"{TOPICS}/subscriptions", "name": "ns/t/s"},
+        rule,
+    ]
+
+    reading = read(json.dumps({"$schema": SCHEMA, "resources": resources}), "t.json")
+
+    (kept,) = _rules_of(reading.namespace)
+    assert kept.filter == model.SqlFilter(expression="sys.DeliveryCount = '5'")
+    found = reading.findings[-1]
+    assert (found.entity, found.property, found.grade) == (
+        "t/Subscriptions/s",
+        "Rules",
+        "approximate",
+    )
+    assert "no such operator for a number and a string" in found.message
+
+
 def _resource(kind: str, name: str, **values: Any) -> dict[str, Any]:
     """Return a resource of a plan."""
     kind = f"azurerm_servicebus_{kind}"
