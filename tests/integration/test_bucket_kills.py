@@ -39,9 +39,20 @@ def orders(start_broker: Callable[[], Broker]) -> Iterator[Rig]:
         rig.close()
 
 
+AHEAD_MS = 20_000
+"""A bucket is surely made by then."""
+
+
 def now_ms() -> int:
     """Return the wall clock."""
     return time.time_ns() // 1_000_000
+
+
+def stored_in(orders: Rig) -> str:
+    """Return the name of the only bucket, when its message is in it."""
+    eventually(lambda: any(not orders.is_empty(each) for each in orders.buckets()))
+    (bucket,) = orders.buckets()
+    return bucket
 
 
 class AfterDeletion:
@@ -57,6 +68,12 @@ class AfterDeletion:
         return self.has_deleted and isinstance(method, spec.Exchange.Declare)
 
 
+def is_ask(method: pamqp.base.Frame) -> bool:
+    """Whether this asks what a bucket holds: it has nothing more to do but to be removed."""
+    is_passive = isinstance(method, spec.Queue.Declare) and method.passive and not method.nowait
+    return is_passive and method.queue.startswith(names.bucket_prefix("orders"))  # type: ignore[attr-defined,no-any-return]
+
+
 class BeforeCancel:
     """Holds back the end of a bucket's consumer, the first step of its removal.
 
@@ -68,8 +85,7 @@ class BeforeCancel:
 
     def __call__(self, method: pamqp.base.Frame) -> bool:
         """Whether this method is held."""
-        if isinstance(method, spec.Queue.Declare) and method.passive and not method.nowait:
-            self.asks += method.queue.startswith(names.bucket_prefix("orders"))
+        self.asks += is_ask(method)
         return isinstance(method, spec.Basic.Cancel)
 
 
@@ -78,12 +94,14 @@ def test_a_bucket_whose_queue_says_nothing_is_not_removed(orders: Rig) -> None:
     node = orders.broker.node
     assert node is not None
     holds = BeforeCancel()
-    with Relay(orders.url, holds=holds) as relay:
+    with Relay(orders.url, holds=is_ask) as relay:
         orders.start(url=relay.url)
-        orders.send(b"a", due_ms=now_ms() + 3_000)
+        orders.send(b"a", due_ms=now_ms() + AHEAD_MS)
+        bucket = stored_in(orders)
         assert [each.body for each in orders.take(1)] == [b"a"]
-        (bucket,) = orders.buckets()
+        assert relay.holding.wait(120)
         node.rabbitmqctl("eval", BUCKET_QUEUES.format(verb="suspend"))
+        relay.release(then=holds)
         eventually(lambda: holds.asks >= 2 or relay.holding.is_set())
         assert not relay.holding.is_set()
         node.rabbitmqctl("eval", BUCKET_QUEUES.format(verb="resume"))
@@ -117,7 +135,7 @@ def test_a_bucket_whose_declaration_is_not_answered_is_removed(orders: Rig) -> N
     holds = AtDeclaration()
     with Relay(orders.url, holds=holds) as relay:
         orders.start(url=relay.url)
-        due_ms = now_ms() + 3_000
+        due_ms = now_ms() + AHEAD_MS
         orders.send(b"a", due_ms=due_ms)
         assert relay.holding.wait(120)
         assert holds.declaration is not None
@@ -152,11 +170,11 @@ def test_no_snapshot_has_a_bucket_as_provisional_that_is_safe(orders: Rig) -> No
     """After a kill a provisional bucket is made anew: what was stored in it would be lost."""
     node = orders.broker.node
     assert node is not None
-    begin_ms = now_ms()
     with Relay(orders.url, holds=AfterSeal()) as relay:
         sidecar = orders.start(url=relay.url, snapshot_entries=3)
+        begin_ms = now_ms()
         orders.send(bytes(1_000))
-        orders.send(b"a", due_ms=begin_ms + 5_000)
+        orders.send(b"a", due_ms=begin_ms + 60_000)
         assert relay.holding.wait(120)
         # With the notes that the bucket is provisional and that it is safe these are three. What
         # comes now would have a snapshot written.
@@ -164,6 +182,7 @@ def test_no_snapshot_has_a_bucket_as_provisional_that_is_safe(orders: Rig) -> No
         eventually(lambda: orders.is_empty(names.inbox("orders")))
         relay.release()
         assert [each.body for each in orders.take(2)] == [bytes(1_000), b"b"]
+        stored_in(orders)
         sidecar.stop()
     # A kill in the first seconds may forget the journal.
     eventually(lambda: now_ms() > begin_ms + 3_000)
@@ -181,12 +200,14 @@ def test_a_bucket_that_comes_back_takes_messages(orders: Rig, dies: bool) -> Non
     """Its queue has lost its members: who knew it as removed could store nothing there again."""
     node = orders.broker.node
     assert node is not None
-    with Relay(orders.url, holds=AfterDeletion()) as relay:
+    with Relay(orders.url, holds=is_ask) as relay:
         sidecar = orders.start(url=relay.url)
-        orders.send(b"a", due_ms=now_ms() + 3_000)
+        orders.send(b"a", due_ms=now_ms() + AHEAD_MS)
+        bucket = stored_in(orders)
         assert [each.body for each in orders.take(1)] == [b"a"]
-        (bucket,) = orders.buckets()
+        assert relay.holding.wait(120)
         node.rabbitmqctl("eval", FORGET)
+        relay.release(then=AfterDeletion())
         assert relay.holding.wait(120)
         eventually(lambda: not orders.has(bucket))
         orders.connection.close()
@@ -200,6 +221,7 @@ def test_a_bucket_that_comes_back_takes_messages(orders: Rig, dies: bool) -> Non
         if dies:
             sidecar = orders.start()
 
-        eventually(lambda: not orders.has(bucket), within_s=120)
-        orders.send(b"b", due_ms=now_ms() + 1_000)
+        eventually(lambda: not orders.has(bucket))
+        orders.send(b"b", due_ms=now_ms() + AHEAD_MS)
+        stored_in(orders)
         assert [each.body for each in orders.take(1)] == [b"b"]
