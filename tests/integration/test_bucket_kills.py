@@ -171,12 +171,12 @@ def test_no_snapshot_has_a_bucket_as_provisional_that_is_safe(orders: Rig) -> No
     node = orders.broker.node
     assert node is not None
     with Relay(orders.url, holds=AfterSeal()) as relay:
-        sidecar = orders.start(url=relay.url, snapshot_entries=3)
+        sidecar = orders.start(url=relay.url, snapshot_entries=4)
         begin_ms = now_ms()
         orders.send(bytes(1_000))
         orders.send(b"a", due_ms=begin_ms + 60_000)
         assert relay.holding.wait(120)
-        # With the notes that the bucket is provisional and that it is safe these are three. What
+        # With the notes that the bucket is provisional and that it is safe these are four. What
         # comes now would have a snapshot written.
         orders.send(b"b")
         eventually(lambda: orders.is_empty(names.inbox("orders")))
