@@ -35,6 +35,10 @@ GROUP_SEQUENCE = "x-opt-group-sequence"
 PRIORITY = "x-opt-priority"
 """AMQP 1.0 header.priority: never a RabbitMQ priority, which would break arrival order."""
 
+DURABLE = "x-opt-durable"
+FIRST_ACQUIRER = "x-opt-first-acquirer"
+"""Bool ('t'): header.durable and header.first-acquirer as the sender said them."""
+
 DEAD_LETTER_SOURCE = "x-opt-deadletter-source"
 """Text, on a forwarded dead letter: the entity that dead-lettered the message."""
 

@@ -14,6 +14,7 @@ SCENARIOS = (
     "subscribe",
     "schedule_past",
     "long_time_to_live",
+    "annotated",
     "rules",
     "duplicates",
     "session_subscribe",

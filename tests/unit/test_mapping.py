@@ -458,17 +458,82 @@ def test_a_mutated_message_is_refused_or_read(choice: st.DataObject) -> None:
     out(through_rabbitmq(record))
 
 
-def test_delivery_annotations_may_come_last() -> None:
-    """The Python SDK writes them so."""
-    annotations = section(
-        part.DELIVERY_ANNOTATIONS, encode_map([(encode_symbol(b"a"), encode_uint(1))])
+@pytest.mark.parametrize("code", [part.DELIVERY_ANNOTATIONS, part.FOOTER])
+def test_footer_and_delivery_annotations_may_stand_anywhere(code: int) -> None:
+    """The Python SDK writes delivery annotations last, the JavaScript SDK the footer first.
+
+    Azure takes both (its JavaScript live test amqpAnnotatedMessage sends a footer).
+    """
+    moved = section(code, encode_map([(encode_symbol(b"a"), encode_uint(1))]))
+    rest = [
+        section(part.HEADER, encode_list([b"\x41"])),
+        section(part.PROPERTIES, encode_list([encode_string(b"id")])),
+        data(b"x"),
+        data(b"y"),
+    ]
+    for place in range(len(rest) + 1):
+        found = round_trip(b"".join([*rest[:place], moved, *rest[place:]]))
+        assert found.body_sections() == data(b"x") + data(b"y")
+        assert found.section(code) == moved
+    with pytest.raises(MappingError, match="twice"):
+        round_trip(moved + data(b"x") + moved)
+    with pytest.raises(MappingError, match="wrong place"):
+        round_trip(rest[2] + moved + rest[1])
+
+
+@pytest.mark.parametrize("durable", [b"\x41", b"\x42", NULL])
+@pytest.mark.parametrize("first_acquirer", [b"\x41", b"\x42", NULL])
+@pytest.mark.parametrize("priority", [b"\x50\x04", b"\x50\x14", NULL])
+def test_the_header_comes_back_as_sent(
+    durable: bytes, first_acquirer: bytes, priority: bytes
+) -> None:
+    """Service Bus adds nothing where the sender said nothing.
+
+    `durable: false` and `first-acquirer: false` are in Azure's JavaScript live test
+    amqpAnnotatedMessage; that an absent durable stays absent, its Python test
+    message_backcompat_peek_lock_databody counts.
+    """
+    sent = encode_list([durable, priority, NULL, first_acquirer])
+    items = items_of(round_trip(section(part.HEADER, sent) + data(b"x")), part.HEADER)
+    assert items[:4] == [durable, priority, NULL, first_acquirer]
+    assert items_of(round_trip(data(b"x")), part.HEADER)[:4] == [NULL] * 4
+
+
+def test_a_message_sent_again_as_received_leaves_nothing_of_its_source() -> None:
+    """Of the source's annotations natives read none, neither in headers nor in exact sections.
+
+    A client that forwards sends the raw message, service's annotations and lock token included.
+    """
+    token = UUID(int=5)
+    mine = (encode_symbol(b"mine"), encode_list([NULL]))
+    first = record_from_message(
+        section(part.DELIVERY_ANNOTATIONS, encode_map([mine]))
+        + section(part.MESSAGE_ANNOTATIONS, encode_map([mine]))
+        + data(b"x"),
+        new_message_id="m",
+    ).record
+    (first.properties.headers or {})[headers.DEAD_LETTER_SOURCE] = ("S", b"source")
+    (first.properties.headers or {})[headers.ENQUEUED_SEQUENCE_NUMBER] = ("l", 3)
+    received = message_from_record(
+        through_rabbitmq(first),
+        sequence_number=7,
+        enqueued_ms=1,
+        locked_until_ms=2,
+        state=MESSAGE_STATE_DEFERRED,
+        lock_token=token,
+    )
+    again = record_from_message(received, new_message_id="n").record
+    table = again.properties.headers or {}
+    assert set(table) == {headers.SECTIONS}
+    (_, exact) = table[headers.SECTIONS]
+    assert exact == section(part.DELIVERY_ANNOTATIONS, encode_map([mine])) + section(
+        part.MESSAGE_ANNOTATIONS, encode_map([mine])
     )
 
-    found = round_trip(data(b"x") + annotations)
-    assert found.body_sections() == data(b"x")
-    assert found.section(part.DELIVERY_ANNOTATIONS) == annotations
-    with pytest.raises(MappingError, match="wrong place"):
-        round_trip(data(b"x") + annotations + data(b"y"))
+    plain = message_from_record(
+        Record(Properties(), b"x"), sequence_number=7, enqueued_ms=1, lock_token=token
+    )
+    assert record_from_message(plain, new_message_id="n").record.properties.headers == {}
 
 
 @pytest.mark.parametrize("encode", [encode_symbol, encode_string, long_symbol])

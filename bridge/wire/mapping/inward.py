@@ -8,7 +8,7 @@ from typing import cast
 from bridge.model.duration import MAX_MS, TIME_MAX_MS, TIME_MIN_MS
 from bridge.model.errors import ArgumentOutOfRange, NotAllowed
 from bridge.wire import headers
-from bridge.wire.amqp10.primitives import encode_list, encode_string
+from bridge.wire.amqp10.primitives import encode_list, encode_map, encode_string
 from bridge.wire.basic import FieldValue, Properties, Table, shown_text, text_in
 from bridge.wire.headers import is_application_key
 from bridge.wire.mapping import sections as part
@@ -101,7 +101,8 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
         if code in found.at:
             for key, _ in found.pairs(code):
                 _annotation_key(found.raw, *key)
-            exact[code] = found.section(code)
+            if senders := _senders(found, code):
+                exact[code] = senders
     if exact:
         properties.headers[headers.SECTIONS] = (
             "x",
@@ -205,8 +206,13 @@ def _with_message_id(found: part.Sections, message_id: str) -> bytes:
     )
 
 
+_NULL_CODE = 0x40
+_HEADER_FLAGS = ((0, headers.DURABLE), (3, headers.FIRST_ACQUIRER))
+"""Places of the header section's flags, and the header of each."""
+
+
 def _read_header(found: part.Sections, table: Table, times: dict[str, int]) -> None:
-    """Read priority and TTL; a TTL beyond a uint is the difference of the two times."""
+    """Read flags, priority and TTL; a TTL beyond a uint is the difference of the two times."""
     where = found.at.get(part.HEADER)
     ttl_ms: int | None = None
     if where is not None:
@@ -214,8 +220,11 @@ def _read_header(found: part.Sections, table: Table, times: dict[str, int]) -> N
         _check_fields(found.raw, items, HEADER_CODES)
         if len(items) > 1:
             priority = field_of(found.raw, *items[1])[0]
-            if priority is not None and priority[1] not in (None, 4):
+            if priority is not None and priority[1] is not None:
                 table[headers.PRIORITY] = ("B", priority[1])
+        for at, name in _HEADER_FLAGS:
+            if len(items) > at and found.raw[items[at][0]] != _NULL_CODE:
+                table[name] = cast(FieldValue, field_of(found.raw, *items[at])[0])
         if len(items) > 2 and (ttl := field_of(found.raw, *items[2])[0]) is not None:
             ttl_ms = ttl[1] if isinstance(ttl[1], int) else None
     if "creation-time" in times and "absolute-expiry-time" in times:
@@ -255,8 +264,25 @@ def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes
         elif key not in SERVICE_ANNOTATIONS:
             is_exact = False
     if not is_exact:
-        exact[part.MESSAGE_ANNOTATIONS] = found.section(part.MESSAGE_ANNOTATIONS)
+        # never empty: something that is not the service's needs the exact form
+        exact[part.MESSAGE_ANNOTATIONS] = _senders(found, part.MESSAGE_ANNOTATIONS)
     return scheduled_ms
+
+
+def _senders(found: part.Sections, code: int) -> bytes:
+    """Return a section without the service's annotations; empty if it has no others.
+
+    A client that sends a received message again sends them along: they are another broker's.
+    """
+    raw, pairs = found.raw, found.pairs(code)
+    kept = [
+        (raw[key[0] : key[1]], raw[value[0] : value[1]])
+        for key, value in pairs
+        if textual(raw, *key) not in SERVICE_ANNOTATIONS
+    ]
+    if len(kept) == len(pairs):
+        return found.section(code)
+    return part.descriptor(code) + encode_map(kept) if kept else b""
 
 
 def _is_text(field: FieldValue) -> bool:

@@ -37,8 +37,6 @@ from bridge.wire.mapping.inward import UINT_MAX, application_fields
 from bridge.wire.mapping.names import SENDER_ANNOTATIONS, SERVICE_ANNOTATIONS
 from bridge.wire.record import Record
 
-_TRUE = b"\x41"
-
 _SEQUENCE_NUMBER = encode_symbol(headers.SEQUENCE_NUMBER.encode()) + b"\x81"
 _ENQUEUED_NUMBER = encode_symbol(headers.ENQUEUED_SEQUENCE_NUMBER.encode()) + b"\x81"
 _ENQUEUED_TIME = encode_symbol(headers.ENQUEUED_TIME.encode()) + b"\x83"
@@ -134,13 +132,21 @@ _NOTHING = _DELIVERY_ANNOTATIONS + encode_map([])
 def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> bytes:
     priority = integer_in(table, headers.PRIORITY)
     items = [
-        _TRUE,
+        _flag(table, headers.DURABLE),
         NULL if priority is None or not 0 <= priority < 256 else bytes((0x50, priority)),
         NULL if time_to_live_ms is None else encode_uint(min(time_to_live_ms, UINT_MAX)),
-        NULL,
+        _flag(table, headers.FIRST_ACQUIRER),
         encode_uint(min(max(delivery_count, 0), UINT_MAX)),
     ]
     return _HEADER + encode_list(items)
+
+
+def _flag(table: Table, name: str) -> bytes:
+    """Return what the sender said of itself; Azure adds nothing where it said nothing."""
+    field = table.get(name)
+    if field is None or field[0] != "t":
+        return NULL
+    return b"\x41" if field[1] else b"\x42"
 
 
 def _delivery_annotations(exact: part.Sections | None, lock_token: UUID | None) -> bytes:

@@ -32,6 +32,10 @@ AMQP_VALUE: Final = 0x77
 FOOTER: Final = 0x78
 
 _BODY = (DATA, AMQP_SEQUENCE, AMQP_VALUE)
+_ANYWHERE = (DELIVERY_ANNOTATIONS, FOOTER)
+"""Sections that clients write out of order: the Python SDK the first one last, the JavaScript SDK
+the footer before the body. Azure takes both."""
+
 _IN_HEADER = (
     DELIVERY_ANNOTATIONS,
     MESSAGE_ANNOTATIONS,
@@ -138,7 +142,8 @@ def split_sections(raw: bytes) -> Sections:
     """Find the sections of an encoded message.
 
     Raises:
-        MappingError: the bytes are not whole sections in an order that AMQP 1.0 allows.
+        MappingError: the bytes are not whole sections, or stand in an order that AMQP 1.0 does not
+            allow; delivery annotations and footer may stand anywhere.
     """
     found = Sections(raw)
     at, last = 0, HEADER
@@ -154,10 +159,10 @@ def split_sections(raw: bytes) -> Sections:
             if allowance is None:
                 allowance = to_store(size)
             end = _end(raw, code, value_at, allowance)
-        if code == DELIVERY_ANNOTATIONS and end == size:
-            last = code  # the Python SDK writes them last
-        if code < last or (code in _BODY and found.body and found.body[-1][0] != code):
-            raise MappingError(f"section 0x{code:02x} at byte {at} stands in the wrong place")
+        if code not in _ANYWHERE:
+            if code < last or (code in _BODY and found.body and found.body[-1][0] != code):
+                raise MappingError(f"section 0x{code:02x} at byte {at} stands in the wrong place")
+            last = code
         if code in _BODY:
             if code == AMQP_VALUE and found.body:
                 raise MappingError("a message has one amqp-value section at the most")
@@ -166,7 +171,7 @@ def split_sections(raw: bytes) -> Sections:
             raise MappingError(f"section 0x{code:02x} stands twice")
         else:
             found.at[code] = (at, value_at, end)
-        at, last = end, code
+        at = end
     return found
 
 

@@ -571,6 +571,24 @@ const scenarios = {
     assert.equal(got[4].messageId, 17);
   },
 
+  // The client writes the footer before the body; Azure's own test amqpAnnotatedMessage does this.
+  async annotated(client) {
+    const sent = {
+      body: "body",
+      bodyType: "data",
+      header: { durable: false, firstAcquirer: false, priority: 20, timeToLive: 100000 },
+      footer: { foot: "note" },
+      messageAnnotations: { mine: "annotation" },
+    };
+    await client.createSender(queue).sendMessages(sent);
+    const receiver = client.createReceiver(queue, { receiveMode: "receiveAndDelete" });
+    const [{ body, _rawAmqpMessage: raw }] = await receive(receiver);
+    assert.equal(body, "body");
+    assert.deepEqual({ ...raw.header }, { ...sent.header, deliveryCount: 0 });
+    assert.deepEqual({ ...raw.footer }, sent.footer);
+    assert.equal(raw.messageAnnotations.mine, "annotation");
+  },
+
   // Through `$management` of the subscription, which asks for the right to listen only.
   async rules(client) {
     const topic = `${queue}-topic`;
