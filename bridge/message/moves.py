@@ -129,12 +129,16 @@ def again(place: Place, message: Message, changes: Table, failures: int, now_ms:
 
 
 def defer(place: Place, message: Message, changes: Table) -> Move:
-    """Return the move to the queue of deferred messages, with an unchanged count."""
+    """Return the move to the queue of deferred messages; deferring counts a delivery.
+
+    The first receiver by number sees 1 (Azure's JavaScript live tests deferredMessage,
+    batchReceiver, receiveAndDelete). Only a later failure compares the count with its maximum.
+    """
     properties = _changed(message, changes)
     assert properties.headers is not None
     sub_queue = SubQueue.DEAD_LETTER if place.is_dead_letter else SubQueue.NONE
     properties.headers[headers.DEFERRED] = text(sub_queue.value)
-    properties.headers[headers.DELIVERED] = long(message.failures)
+    properties.headers[headers.DELIVERED] = long(message.failures + 1)
     return _to(place, names.deferred_queue(place.queue.path), properties, message)
 
 

@@ -136,7 +136,7 @@ async def test_a_deferred_message_is_received_by_its_number_only(door: Door) -> 
     assert found.record.body == b"a"
     assert (found.record.properties.headers or {})["colour"] == text("red")
     assert (found.sequence_number, found.enqueued_ms) == (1, first.enqueued_ms)
-    assert (found.delivery_count, found.is_deferred) == (0, True)
+    assert (first.delivery_count, found.delivery_count, found.is_deferred) == (0, 1, True)
     assert found.locked_until_ms is not None
     assert found.locked_until_ms > now_ms()
     await door.complete(other, found)
@@ -189,12 +189,9 @@ async def test_abandoned_it_is_deferred_again_with_one_more_on_its_count(door: D
     """Changed properties are merged into it; no receiver gets it."""
     (number,) = await deferred(door, "a")
     (found,) = await by_number(door, number)
-    await settle(door, found, Abandon())
-    (again,) = await by_number(door, number)
-    assert again.delivery_count == 1
-    await settle(door, again, Abandon(properties={"seen": text("yes")}))
+    await settle(door, found, Abandon(properties={"seen": text("yes")}))
     (last,) = await by_number(door, number)
-    assert (last.delivery_count, last.sequence_number) == (2, number)
+    assert (found.delivery_count, last.delivery_count, last.sequence_number) == (1, 2, number)
     assert (last.record.properties.headers or {})["seen"] == text("yes")
     await door.send("active")
     (active,) = await door.client().receive()
@@ -202,18 +199,42 @@ async def test_abandoned_it_is_deferred_again_with_one_more_on_its_count(door: D
     await door.complete(active, last)
 
 
-async def test_deferred_again_it_keeps_its_count(door: Door) -> None:
-    """With and without changed properties."""
+async def test_each_deferral_counts_a_delivery(door: Door) -> None:
+    """Also beyond MaxDeliveryCount, which the next failure is compared with.
+
+    From 0 to 1 and 2: Azure's JavaScript live tests deferredMessage and batchReceiver. With and
+    without changed properties.
+    """
     (number,) = await deferred(door, "a")
-    for disposition in (Defer(), Defer(properties={"seen": text("yes")}), Defer()):
+    for count in range(1, QUEUE.max_delivery_count + 2):
         (found,) = await by_number(door, number)
-        assert found.delivery_count == 0
-        await settle(door, found, disposition)
+        assert found.delivery_count == count
+        properties = {"seen": text("yes")} if count == 2 else {}
+        await settle(door, found, Defer(properties=properties))
         with pytest.raises(MessageLockLost):
             await settle(door, found, Complete())
     (found,) = await by_number(door, number)
     assert (found.record.properties.headers or {})["seen"] == text("yes")
-    await door.complete(found)
+    await settle(door, found, Abandon())
+    (dead,) = await door.client(path=door.dead_letters).receive()
+    reason = (dead.record.properties.headers or {})["DeadLetterReason"]
+    assert (dead.sequence_number, reason) == (number, text("MaxDeliveryCountExceeded"))
+    await door.complete(dead, path=door.dead_letters)
+
+
+async def test_deferred_again_while_the_queue_is_full(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the place that it has; another one is refused."""
+    (number,) = await deferred(door, "a")
+    (found,) = await by_number(door, number)
+    monkeypatch.setattr("bridge.topology.parts.DEFERRED_MAX", 1)
+    await settle(door, found, Defer())
+    (again,) = await by_number(door, number)
+    assert again.delivery_count == 2
+    with pytest.raises(QuotaExceeded):
+        await deferred(door, "b")
+    await door.complete(again)
 
 
 async def test_its_lock_is_renewed_and_ends(door: Door) -> None:
@@ -233,7 +254,7 @@ async def test_its_lock_is_renewed_and_ends(door: Door) -> None:
             (again,) = await by_number(door, number)
         except MessageNotFound:
             return False
-        assert again.delivery_count == 1
+        assert again.delivery_count == 2
         await door.complete(again)
         return True
 
@@ -245,7 +266,7 @@ async def test_dead_lettered_it_has_its_reason(door: Door) -> None:
     first, second = await deferred(door, "a", "b")
     (found,) = await by_number(door, first)
     await settle(door, found, DeadLetter(reason="mine", description="d"))
-    for _ in range(QUEUE.max_delivery_count):
+    for _ in range(QUEUE.max_delivery_count - 1):  # the deferral was the first
         (found,) = await by_number(door, second)
         await settle(door, found, Abandon())
     dead = await door.client(path=door.dead_letters).receive(2)
@@ -384,7 +405,7 @@ async def test_nobody_holds_what_nobody_asks_for(
 
         await until(is_let_go)
         (found,) = await by_number(door, second)
-        assert found.delivery_count == 0
+        assert found.delivery_count == 1
         await door.complete(found)
 
 

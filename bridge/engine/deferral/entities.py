@@ -42,11 +42,14 @@ class Deferral:
     async def defer(self, source: Source, holding: HeldMessage, changes: Table) -> None:
         """Defer a message; the first one of an entity makes the queue in RabbitMQ.
 
+        A message that is deferred again takes the place that it has.
+
         Raises:
             QuotaExceeded: the queue is full.
             ArgumentOutOfRange, ServerBusy, BrokerError: see `Departure.defer`.
         """
-        await self.prepare(source.queue)
+        if not source.is_deferred:
+            await self.prepare(source.queue)
         await self._services.departure.defer(source, holding, changes)
 
     async def prepare(self, queue: model.ReceiveEntity) -> None:

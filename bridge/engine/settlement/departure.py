@@ -202,7 +202,7 @@ class Departure:
         self._surely(source, holding, move, "engine.again", Left.REPLACED)
 
     async def defer(self, source: Source, holding: HeldMessage, changes: Table) -> None:
-        """Move a message to its entity's deferred messages, its delivery count unchanged.
+        """Move a message to its entity's deferred messages, its delivery count raised by 1.
 
         Raises:
             ArgumentOutOfRange: its properties would be too large for RabbitMQ.

@@ -121,8 +121,6 @@ class Settling:
                 source.give_back(holding, "engine.abandon.rejected")
             case Release():
                 source.release(holding)
-            case Defer(properties=properties) if not properties and source.is_deferred:
-                source.release(holding)
             case Abandon(properties=properties):
                 source.departing(holding)
                 return departure.again(source, holding, properties)

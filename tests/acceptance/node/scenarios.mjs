@@ -323,12 +323,12 @@ const scenarios = {
       receiver.receiveDeferredMessages([message.sequenceNumber, unknown]),
     );
     const [first] = await receiver.receiveDeferredMessages([message.sequenceNumber]);
-    assert.equal(first.state, "deferred");
+    assert.deepEqual([first.state, first.deliveryCount], ["deferred", 1]);
     await receiver.abandonMessage(first);
     const [deferred] = await receiver.receiveDeferredMessages([message.sequenceNumber]);
     assert.equal(deferred.body, "later");
     assert.equal(deferred.applicationProperties.seen, "yes");
-    assert.equal(deferred.deliveryCount, 1);
+    assert.equal(deferred.deliveryCount, 2);
     await receiver.completeMessage(deferred);
     await expectError("MessageNotFound", () =>
       receiver.receiveDeferredMessages([message.sequenceNumber]),
