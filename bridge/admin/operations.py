@@ -143,7 +143,7 @@ class Operations:
 
     async def _list_rules(self, asked: Asked) -> Answer:
         subscription = self._subscription(asked)
-        page, next_url = page_of(asked, subscription.rules)
+        page, next_url = page_of(asked, subscription.rules_by_name)
         entries = [rule_entry(asked, subscription, rule) for rule in page]
         return feed_answer(asked, entries, next_url)
 

@@ -38,6 +38,7 @@ from bridge.model.errors import (
 from bridge.model.name import EntityPath, SubQueue
 from bridge.wire.amqp10.types import Array, Int, Symbol
 from bridge.wire.mapping.fields import MappingError
+from bridge.wire.mapping.outward import without_body
 
 if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
@@ -167,7 +168,8 @@ async def _peek_message(namespace: Namespace, path: EntityPath, body: Body) -> B
         )
     session_id = session_operations.session_id_of(body)
     found = await namespace.peek(path, max(int(start), 0), int(count), session_id)
-    return {"messages": await in_slices(map(_entry, found))} if found else None
+    entry = _entry_without_body if body.get("omit-message-body") is True else _entry
+    return {"messages": await in_slices(map(entry, found))} if found else None
 
 
 async def _batch_delete_messages(namespace: Namespace, path: EntityPath, body: Body) -> Body:
@@ -220,6 +222,10 @@ def _entry(received: Received) -> Body:
     if received.lock_token is not None:
         entry["lock-token"] = received.lock_token
     return entry
+
+
+def _entry_without_body(received: Received) -> Body:
+    return {"message": without_body(message_of(received), len(received.record.body))}
 
 
 def _disposition(body: Body) -> Disposition:

@@ -102,10 +102,11 @@ def _correlation(given: Body) -> model.CorrelationFilter:
 
 
 def shown(subscription: model.Subscription, skip: int, top: int) -> list[Body]:
-    """Return rules of a subscription in the form of an enumerate-rules reply."""
+    """Return rules of a subscription, by name, in the form of an enumerate-rules reply."""
     made = _time(subscription.created_at)
     return [
-        {"rule-description": _rule(each, made)} for each in subscription.rules[skip : skip + top]
+        {"rule-description": _rule(each, made)}
+        for each in subscription.rules_by_name[skip : skip + top]
     ]
 
 

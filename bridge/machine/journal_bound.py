@@ -8,6 +8,7 @@ once drops all entries beyond a lower bound.
 
 from __future__ import annotations
 
+from bridge.model.capacity import capacity_mb
 from bridge.model.entity import SendEntity
 from bridge.topology.parts import JOURNAL_BYTES_MAX
 from bridge.topology.policy import MEBIBYTE
@@ -20,7 +21,7 @@ _NEEDED_QUARTERS = 6
 
 def most_bytes(entity: SendEntity) -> int:
     """Return the largest size of an entity's journal."""
-    return entity.max_size_mb * MEBIBYTE
+    return capacity_mb(entity) * MEBIBYTE
 
 
 class JournalBound:

@@ -80,6 +80,11 @@ class Message:
         return headers.DELIVERED in (self.record.properties.headers or _NO_HEADERS)
 
     @property
+    def was_scheduled(self) -> bool:
+        """Whether it waited for its time before it became active."""
+        return headers.SCHEDULED_NUMBER in (self.record.properties.headers or _NO_HEADERS)
+
+    @property
     def was_dead_lettered(self) -> bool:
         """Whether an engine has moved it to the dead-letter queue, from where it may be back."""
         return headers.DEAD_LETTERED in (self.record.properties.headers or _NO_HEADERS)

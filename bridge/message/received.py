@@ -25,7 +25,9 @@ class Received:
         dead_letter: reason and description, when the message is in a dead-letter queue and RabbitMQ
             itself moved it there (otherwise they are among the record's headers).
         is_deferred: whether the message was deferred, and received by its number.
-        is_scheduled: whether it waits for its time, which is then its `enqueued_ms`. Peeks only.
+        is_scheduled: peeked, that it waits for its time, which is then its `enqueued_ms`; received,
+            that it has waited (Azure's JavaScript live test sendAndSchedule). Never with
+            `is_deferred`.
     """
 
     record: Record

@@ -252,6 +252,11 @@ class Subscription:
         return f"{self.topic}/Subscriptions/{self.name}"
 
     @property
+    def rules_by_name(self) -> tuple[Rule, ...]:
+        """The rules in the order in which Service Bus lists them; `$Default` is the first."""
+        return tuple(sorted(self.rules, key=lambda rule: rule.name.lower()))
+
+    @property
     def front(self) -> str:
         """The path that senders use: the topic's."""
         return self.topic

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from bridge.model import entity as model
+from bridge.model.capacity import capacity_mb
 from bridge.topology.capabilities import TTL_MAX_MS, Capabilities
 from bridge.topology.policy import MEBIBYTE
 from bridge.topology.resources import Queue, Topology, Value
@@ -49,7 +50,7 @@ def queue_settings(
         time_to_live_ms = min(time_to_live_ms, topic.default_message_time_to_live_ms)
     settings: dict[str, Value] = {"delivery-limit": entity.max_delivery_count - 1}
     if sized is not None:
-        settings["max-length-bytes"] = sized.max_size_mb * MEBIBYTE
+        settings["max-length-bytes"] = capacity_mb(sized) * MEBIBYTE
     if time_to_live_ms <= TTL_MAX_MS:
         settings["message-ttl"] = time_to_live_ms
     return settings

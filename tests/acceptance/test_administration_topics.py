@@ -348,10 +348,11 @@ def test_an_update_takes_effect(
 
 
 def test_lists_come_in_pages(admin: ServiceBusAdministrationClient, topic: str) -> None:
-    """Topics, subscriptions and rules, each once."""
+    """Topics, subscriptions and rules, each once, by name."""
     names = [f"s{number}" for number in range(5)]
     for name in names:
         admin.create_subscription(topic, name)
+    for name in reversed(names):
         admin.create_rule(topic, "s0", name)
 
     assert [each.name for each in admin.list_subscriptions(topic, max_page_size=2)] == names

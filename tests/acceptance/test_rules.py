@@ -196,7 +196,7 @@ def test_a_filter_that_fails_dead_letters_where_that_is_wanted(bridge: Any) -> N
 
 
 def test_rules_are_added_listed_and_removed(bridge: Any) -> None:
-    """And apply to what is sent after the answer."""
+    """By name, and they apply to what is sent after the answer."""
     with (
         client_of(bridge) as client,
         client.get_subscription_receiver("ruled", "one") as receiver,
@@ -222,8 +222,8 @@ def test_rules_are_added_listed_and_removed(bridge: Any) -> None:
             "add-rule",
             {"rule-name": "c", "rule-description": {"correlation-filter": correlated}},
         )
-        assert names(ask) == ["large", "c"]
-        _, value = ask("enumerate-rules", {"top": 1, "skip": 1})
+        assert names(ask) == ["c", "large"]
+        _, value = ask("enumerate-rules", {"top": 1, "skip": 0})
         (entry,) = value[b"rules"]
         correlation, action, name, made = entry[b"rule-description"]
         assert (correlation[4], name, action) == (b"order", b"c", [])

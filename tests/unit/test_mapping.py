@@ -41,6 +41,7 @@ from bridge.wire.mapping.outward import (
     MESSAGE_STATE_DEFERRED,
     merge_properties,
     message_from_record,
+    without_body,
 )
 from bridge.wire.native import clean
 from bridge.wire.record import Record
@@ -196,6 +197,14 @@ def test_a_partition_key_takes_128_characters_at_most() -> None:
     assert b"k" * 128 in out(record_from_message(of("k" * 128), new_message_id="m").record).raw
     with pytest.raises(ArgumentOutOfRange, match="'x-opt-partition-key' has 129"):
         record_from_message(of("k" * 129), new_message_id="m")
+
+
+def test_a_partition_key_beside_an_empty_session_id_is_accepted() -> None:
+    """An empty session id is none (Azure's JavaScript live tests send both)."""
+    pair = encode_symbol(b"x-opt-partition-key"), encode_string(b"k")
+    raw = section(part.MESSAGE_ANNOTATIONS, encode_map([pair]))
+    raw += section(part.PROPERTIES, encode_list([NULL] * 10 + [encode_string(b"")])) + data(b"x")
+    assert b"k" in out(record_from_message(raw, new_message_id="m").record).raw
 
 
 @pytest.mark.parametrize(("key", "is_taken"), [("one", True), (None, True), ("other", False)])
@@ -497,6 +506,34 @@ def test_the_header_comes_back_as_sent(
     items = items_of(round_trip(section(part.HEADER, sent) + data(b"x")), part.HEADER)
     assert items[:4] == [durable, priority, NULL, first_acquirer]
     assert items_of(round_trip(data(b"x")), part.HEADER)[:4] == [NULL] * 4
+
+
+@pytest.mark.parametrize(
+    "body", [data(b"xyz"), data(b"") + data(b"a"), section(part.AMQP_VALUE, encode_string(b"v"))]
+)
+def test_a_peek_without_bodies_tells_their_size(body: bytes) -> None:
+    """All else is there (Azure's JavaScript live test omitMessageBody)."""
+    sent = (
+        section(part.DELIVERY_ANNOTATIONS, encode_map([(encode_symbol(b"mine"), NULL)]))
+        + section(part.PROPERTIES, encode_list([encode_string(b"id")]))
+        + section(part.APPLICATION_PROPERTIES, encode_map([(encode_string(b"a"), NULL)]))
+        + body
+        + section(part.FOOTER, encode_map([(encode_symbol(b"f"), NULL)]))
+    )
+    record = record_from_message(sent, new_message_id="m").record
+    whole = message_from_record(record, sequence_number=1, enqueued_ms=2)
+    bare = part.split_sections(without_body(whole, len(record.body)))
+    assert not bare.body
+    before = part.split_sections(whole)
+    assert bare.at.keys() == before.at.keys()
+    for code in before.at.keys() - {part.DELIVERY_ANNOTATIONS}:
+        assert bare.section(code) == before.section(code)
+    assert items_of(bare, part.DELIVERY_ANNOTATIONS) == [
+        encode_symbol(b"mine"),
+        NULL,
+        encode_symbol(b"omitted-message-body-size"),
+        encode_long(len(record.body)),
+    ]
 
 
 def test_a_message_sent_again_as_received_leaves_nothing_of_its_source() -> None:

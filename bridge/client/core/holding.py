@@ -34,6 +34,7 @@ class Held(Message):
             locked_until_ms=until_ms,
             time_to_live_ms=self.time_to_live_ms,
             dead_letter=self.death,
+            is_scheduled=self.was_scheduled,
         )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bridge.broker.management.api import Management
 from bridge.model import entity as model
+from bridge.model.capacity import capacity_mb
 from bridge.topology.policy import MEBIBYTE
 from bridge.topology.shards import message_queues
 
@@ -31,5 +32,5 @@ async def full_entities(
         each
         for each in entities
         if sum(sizes[name].bytes for name in message_queues(each) if name in sizes)
-        >= each.max_size_mb * MEBIBYTE
+        >= capacity_mb(each) * MEBIBYTE
     ]

@@ -14,6 +14,7 @@ from bridge.engine.ownership.services import Services
 from bridge.engine.sending.groups import BYTES_MAX, Group, Groups
 from bridge.message.envelopes import Outgoing, item_of
 from bridge.model import entity as model
+from bridge.model.capacity import capacity_mb
 from bridge.model.entity import Tier
 from bridge.model.errors import (
     ArgumentError,
@@ -81,7 +82,7 @@ class Sending:
         full_until_s = self._full_until_s.get(entity.path.lower(), 0.0)
         if asyncio.get_running_loop().time() >= full_until_s:
             return ""
-        return texts.full(type(entity).__name__, entity.path, entity.max_size_mb * MEBIBYTE)
+        return texts.full(type(entity).__name__, entity.path, capacity_mb(entity) * MEBIBYTE)
 
     def begin(self, entity: model.SendEntity, batch: Sequence[Outgoing], told: OnSent) -> None:
         """Store all messages or none; `told` is called once, later or before this returns.

@@ -45,6 +45,7 @@ class HeldMessage(Message):
             time_to_live_ms=self.time_to_live_ms,
             dead_letter=self.death,
             is_deferred=is_deferred,
+            is_scheduled=self.was_scheduled and not is_deferred,
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.model import entity as model
+from bridge.model.capacity import capacity_mb
 from bridge.model.counts import Counts
 from bridge.model.duration import format_duration
 from bridge.model.errors import ArgumentError
@@ -114,6 +115,10 @@ def read_entity(
         for name in CREATE_ONLY:
             if hasattr(there, name):
                 fields.setdefault(name, getattr(there, name))
+        if isinstance(there, model.Queue | model.Topic) and fields.get(
+            "max_size_mb"
+        ) == capacity_mb(there):
+            fields["max_size_mb"] = there.max_size_mb  # it is what was read back
         for name in ("incarnation", "created_at", "updated_at", "rules", "subscriptions"):
             if hasattr(there, name):
                 fields[name] = getattr(there, name)
@@ -232,6 +237,8 @@ def entity_node(entity: model.Entity, facts: Facts) -> Node:
     for name in ELEMENTS[kind]:
         if name in told:
             nodes.append(told[name])
+        elif name == "MaxSizeInMegabytes" and isinstance(entity, model.Queue | model.Topic):
+            nodes.append(Node(name, str(capacity_mb(entity))))
         elif name in PROPERTIES and (
             (text := _text(getattr(entity, PROPERTIES[name].field), facts, name)) is not None
         ):

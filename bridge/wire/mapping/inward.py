@@ -114,10 +114,10 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
 
 
 def _session_id(table: Table) -> str | None:
-    """Return the session id; a partition key must equal the session id, as at Azure."""
+    """Return the session id; unless it is empty, a partition key must equal it, as at Azure."""
     session_id = text_in(table, headers.SESSION_ID)
     key = text_in(table, headers.PARTITION_KEY)
-    if session_id is not None and key is not None and key != session_id:
+    if session_id and key is not None and key != session_id:
         raise NotAllowed(
             f"PartitionKey:{key} cannot be set to a different value than SessionId:{session_id}."
         )

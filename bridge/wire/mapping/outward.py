@@ -14,6 +14,7 @@ from bridge.wire.amqp10.primitives import (
     encode_binary,
     encode_int,
     encode_list,
+    encode_long,
     encode_map,
     encode_string,
     encode_symbol,
@@ -44,6 +45,7 @@ _LOCKED_UNTIL = encode_symbol(b"x-opt-locked-until") + b"\x83"
 _LOCK_TOKEN = encode_symbol(b"x-opt-lock-token")
 _MESSAGE_STATE = encode_symbol(b"x-opt-message-state")
 _SCHEDULED = encode_symbol(headers.SCHEDULED_ENQUEUE_TIME.encode())
+_OMITTED = b"omitted-message-body-size"
 _pack_long = struct.Struct(">q").pack
 
 _STRING_ANNOTATIONS = (
@@ -100,6 +102,22 @@ def message_from_record(
             exact.section(part.FOOTER) if exact else b"",
         )
     )
+
+
+def without_body(raw: bytes, body_bytes: int) -> bytes:
+    """Return an encoded message without its body, which has `body_bytes`.
+
+    Azure's JavaScript live test omitMessageBody finds the size in the delivery annotation.
+    """
+    found = part.split_sections(raw)
+    pairs = [
+        (raw[key[0] : key[1]], raw[value[0] : value[1]])
+        for key, value in found.pairs(part.DELIVERY_ANNOTATIONS)
+        if textual(raw, *key) != _OMITTED
+    ]
+    pairs.append((encode_symbol(_OMITTED), encode_long(body_bytes)))
+    annotated = found.with_section(part.DELIVERY_ANNOTATIONS, encode_map(pairs))
+    return found.section(part.HEADER) + annotated
 
 
 def exact_sections(table: Table) -> part.Sections | None:

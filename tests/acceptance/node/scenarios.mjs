@@ -344,6 +344,13 @@ const scenarios = {
     const [peeked] = await receiver.peekMessages(1);
     assert.equal(peeked.body, "seen");
     assert.equal(peeked.state, "active");
+    const [bare] = await receiver.peekMessages(1, {
+      omitMessageBody: true, fromSequenceNumber: peeked.sequenceNumber,
+    });
+    assert.equal(bare.body, undefined);
+    const { deliveryAnnotations } = bare._rawAmqpMessage;
+    assert.ok(Number(deliveryAnnotations["omitted-message-body-size"]) > 0);
+    assert.deepEqual(bare.applicationProperties, peeked.applicationProperties);
     const [message] = await receive(receiver);
     assert.deepEqual(peeked.applicationProperties, message.applicationProperties);
     assert.equal(message.applicationProperties.number, 2 ** 40);
@@ -422,6 +429,7 @@ const scenarios = {
     const [message] = await receive(receiver);
     assert.ok(Date.now() >= due.getTime(), "early");
     assert.ok(message.sequenceNumber.gt(number), "a new number at activation");
+    assert.equal(message.state, "scheduled");
     assert.equal(message.scheduledEnqueueTimeUtc.getTime(), due.getTime());
     assert.ok(message.enqueuedTimeUtc >= due, "enqueued when due");
     await receiver.completeMessage(message);
@@ -616,7 +624,7 @@ const scenarios = {
     await manager.createRule("same", correlation);
     await manager.createRule("dated", { applicationProperties: { when } });
     await manager.createRule("never", { sqlExpression: "1=0" });
-    const [large, same, dated, never] = await listed();
+    const [dated, large, never, same] = await listed();
     assert.equal(large.filter.sqlExpression, "quantity > 10");
     assert.equal(large.action.sqlExpression, "SET seen = TRUE; SET sys.Label = 'large'");
     assert.deepEqual({ ...same.filter }, correlation);

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.model import entity as model
+from bridge.model.capacity import capacity_mb
 from bridge.model.counts import Counts
 from bridge.model.duration import MAX_MS
 from bridge.model.errors import ArgumentError, ServiceBusError
@@ -61,12 +62,14 @@ def identity(entity: model.Entity) -> dict[str, str]:
 
 
 def bare(entity: model.Entity) -> model.Entity:
-    """Return an entity without what its description does not hold."""
+    """Return an entity as its description has it: the size is that of all partitions."""
     changes: dict[str, Any] = {"incarnation": ""}
     if isinstance(entity, model.Subscription):
         changes["rules"] = (model.DEFAULT_RULE,)
     if isinstance(entity, model.Topic):
         changes["subscriptions"] = ()
+    if isinstance(entity, model.Queue | model.Topic):
+        changes["max_size_mb"] = capacity_mb(entity)
     return dataclasses.replace(entity, **changes)
 
 
@@ -297,6 +300,27 @@ def test_a_number_of_a_rule_beyond_a_long_is_refused(number: int) -> None:
 
     with pytest.raises(ArgumentError, match="it is a whole number"):
         read_rule(read_description(text.encode()), "r")
+
+
+@pytest.mark.parametrize("kind", ["Queue", "Topic"])
+def test_the_size_of_a_partitioned_entity_is_read_back_sixteen_fold(kind: str) -> None:
+    """As the sum of its partitions (Azure's Go live test CreateQueue_Standard).
+
+    What was read back, and is sent again with an update, is the same size.
+    """
+    root = f"{kind}Description"
+    size = "<MaxSizeInMegabytes>%d</MaxSizeInMegabytes>"
+    partitioned = "<EnablePartitioning>true</EnablePartitioning>"
+    made = described(size % 2048 + partitioned, root)
+    assert isinstance(made, model.Queue | model.Topic)
+    assert (made.max_size_mb, capacity_mb(made)) == (2048, 32_768)
+    text = entry_of(entity_node(made, FACTS))
+    assert size % 32_768 in text
+    again = read_entity(read_description(text.encode()), {"name": "q"}, made)
+    assert (again.max_size_mb, capacity_mb(again)) == (2048, 32_768)  # type: ignore[union-attr]
+
+    plain = described(size % 2048, root)
+    assert size % 2048 in entry_of(entity_node(plain, FACTS))
 
 
 def test_a_large_message_is_premium() -> None:
