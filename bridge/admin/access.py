@@ -17,6 +17,9 @@ _SUPPLEMENTARY = {
 }
 """Headers with a token for what is forwarded to."""
 
+SUB_CODE = "SubCode=40100"
+"""The beginning of what Azure says of a right that is missing at a subscription."""
+
 _MISSING = {
     "GET": "Manage,EntityRead claims required for this operation.",
     "PUT": "Authorization failed for specified action: Manage,EntityWrite.",
@@ -52,14 +55,28 @@ class Access:
         self._grace_s = grace_s
         self._claims = self._verified(AUTHORIZATION)
 
-    def check(self, method: str, path: str, *rights: Right) -> None:
+    def check(self, method: str, path: str, operation: str, *rights: Right) -> None:
         """Raise unless the token gives one of the rights at the path.
 
+        Args:
+            operation: Azure's name of what is done with a subscription; "" for anything else.
+
         Raises:
-            Unauthorized: the token gives none of them; the text is Azure's for the method.
+            Unauthorized: the token gives none of them; the text is Azure's, for the operation or
+                the method.
         """
-        if not any(self._claims.allows(right, path) for right in rights):
-            raise Unauthorized(_MISSING[method])
+        if any(self._claims.allows(right, path) for right in rights):
+            return
+        if operation:
+            raise Unauthorized(
+                f"{SUB_CODE}: Unauthorized : Unauthorized access for '{operation}' operation on "
+                f"endpoint 'sb://{self._host}/{path}'."
+            )
+        raise Unauthorized(_MISSING[method])
+
+    def covers(self, path: str) -> bool:
+        """Return whether the token gives any right at the path."""
+        return self._claims.covers(path)
 
     def require(self, right: Right, path: EntityPath) -> None:
         """Raise unless the token gives a right to messages of an entity.

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 from urllib.parse import urlencode
 
-from bridge.admin.access import Access
+from bridge.admin.access import SUB_CODE, Access
 from bridge.admin.refusals import CONTENT_TYPE, refusal
 from bridge.admin.target import Target
 from bridge.broker.errors import BrokerError
@@ -21,6 +21,7 @@ from bridge.model.errors import (
     OperationTimeout,
     ServerBusy,
     ServiceBusError,
+    Unauthorized,
 )
 from bridge.wire.atom.descriptions import NEVER, rule_node
 from bridge.wire.atom.documents import Entry, entry_text, feed_text, nothing_text
@@ -45,6 +46,7 @@ class Answer:
 
     Attributes:
         is_old: some of its counts are no longer true, perhaps.
+        reason: the words behind the status; "" for the usual ones.
     """
 
     status: int = 200
@@ -52,6 +54,7 @@ class Answer:
     content_type: str = ""
     etag: str = ""
     is_old: bool = False
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,4 +186,6 @@ async def answered(work: Awaitable[Answer], method: str, host: str, path: str) -
 
 def _refused(error: ServiceBusError, host: str, path: str) -> Answer:
     status, text = refusal(error, host, path.strip("/"))
-    return Answer(status=status, text=text, content_type=CONTENT_TYPE)
+    is_said = isinstance(error, Unauthorized) and str(error).startswith(SUB_CODE)
+    reason = str(error).partition(" on endpoint ")[0] if is_said else ""
+    return Answer(status=status, text=text, content_type=CONTENT_TYPE, reason=reason)

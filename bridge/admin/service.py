@@ -59,7 +59,8 @@ class Service:
             headers["ETag"] = answer.etag
         if answer.is_old:
             headers["Warning"] = _OLD
-        return web.Response(text=answer.text, status=answer.status, headers=headers)
+        reason = answer.reason or None
+        return web.Response(text=answer.text, status=answer.status, reason=reason, headers=headers)
 
     async def _answer(self, request: web.Request) -> Answer:
         access = self._access(request)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -353,10 +355,14 @@ def test_rules_of_a_queue_are_kept_and_heeded(
     assert put_queue(bridge, name, Authorization=given, If_Match="*") == 200
 
 
-def test_a_missing_right_is_told_in_azures_words_and_nothing_else_is(
+def test_a_missing_right_is_told_in_azures_words(
     admin: ServiceBusAdministrationClient, bridge: Bridge, name: str
 ) -> None:
-    """Whether there is such an entity is only for who may read it."""
+    """Who has no right at a path is not told what is there.
+
+    Where a subscription may not be read the words stand behind the status, too (Azure's Go live
+    test LackPermissions_Subscription).
+    """
     reader = AuthorizationRule(
         type="SharedAccessAuthorizationRule", claim_type="SharedAccessKey", claim_value="None",
         rights=["Listen"], key_name="reader", primary_key="first",
@@ -364,10 +370,27 @@ def test_a_missing_right_is_told_in_azures_words_and_nothing_else_is(
     admin.create_queue(name, authorization_rules=[reader])
     port = bridge.port
     given = token(port, "first", time.time() + 60, resource=name, rule="reader")
-    for path in (name, f"{name}/Subscriptions/nothing", f"{name}/nothing", "$Resources/Queues"):
+    for path in (name, f"{name}/nothing", "$Resources/Queues"):
         status, text = status_of(bridge, f"{path}?api-version=2021-05", Authorization=given)
         assert status == 401, path
         assert ">Manage,EntityRead claims required for this operation." in text
+    for method, path, operation in (
+        ("GET", "Subscriptions/x", "GetSubscription"),
+        ("GET", "Subscriptions", "EnumerateSubscriptions"),
+        ("PUT", "Subscriptions/x", "CreateOrUpdateSubscription"),
+        ("DELETE", "Subscriptions/x", "DeleteSubscription"),
+    ):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/{name}/{path}?api-version=2021-05",
+            headers={"Authorization": given},
+            method=method,
+        )
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request, timeout=120)
+        with caught.value as error:
+            words = f"SubCode=40100: Unauthorized : Unauthorized access for '{operation}'"
+            assert (error.code, error.reason) == (401, f"{words} operation")
+            assert f"{words} operation on endpoint" in error.read().decode()
     for method, action in (("PUT", "EntityWrite"), ("DELETE", "EntityDelete")):
         request = urllib.request.Request(
             f"http://127.0.0.1:{port}/{name}?api-version=2021-05",
@@ -379,6 +402,28 @@ def test_a_missing_right_is_told_in_azures_words_and_nothing_else_is(
         with caught.value as error:
             said = error.read().decode()
         assert f"Authorization failed for specified action: Manage,{action}." in said
+
+
+def test_who_has_any_right_is_told_that_an_entity_is_not_there(
+    start_bridge: Any, tmp_path: Path
+) -> None:
+    """Of one that is there the right is told (Azure's Go live test LackPermissions_Queue)."""
+    keys = tmp_path / "auth.json"
+    rules = [
+        {"name": name, "primaryKey": f"{name}-first", "rights": rights}
+        for name, rights in (("owner", ["Manage", "Send", "Listen"]), ("reader", ["Listen"]))
+    ]
+    keys.write_text(json.dumps({"rules": rules}))
+    bridge = start_bridge("--auth", str(keys))
+    given, owns = (
+        token(bridge.port, f"{rule}-first", time.time() + 60, rule=rule)
+        for rule in ("reader", "owner")
+    )
+    assert put_queue(bridge, "there", Authorization=owns) == 201
+    status, text = status_of(bridge, "nothing?api-version=2021-05", Authorization=given)
+    assert (status, "<feed" in text, "<entry" in text) == (200, True, False)
+    status, text = status_of(bridge, "there?api-version=2021-05", Authorization=given)
+    assert (status, ">Manage,EntityRead claims required" in text) == (401, True)
 
 
 def token(port: int, key: str, expires_s: float, *, resource: str = "", rule: str = KEY[0]) -> str:
