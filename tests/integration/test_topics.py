@@ -112,6 +112,7 @@ async def test_messages_of_a_subscription_are_settled_as_those_of_a_queue(door: 
     mode = ReceiveMode.RECEIVE_AND_DELETE
     (deferred,) = await door.namespace.receive_deferred(at("all"), [1], mode)
     assert (deferred.record.body, deferred.sequence_number) == (b"a", 1)
+    assert (first.delivery_count, deferred.delivery_count) == (0, 1)  # deferring counts
     dead_letters = parse_path("Events/Subscriptions/all/$DeadLetterQueue")
     (dead,) = await door.client(path=dead_letters).receive()
     assert (dead.record.body, dead.sequence_number) == (b"b", 2)
