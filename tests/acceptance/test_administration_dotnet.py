@@ -167,7 +167,7 @@ def test_topics_subscriptions_and_rules_live_as_dotnet_wants_them(
     dotnet.put(f"{rules}/exact", described("Rule", correlation(given, "exact")))
     text = dotnet.get(f"{path}/rules", page="&$skip=0&$top=100")
     found = {title: each for title, _, each in listed(text, "RuleDescription")}
-    assert list(found) == ["$Default", "large", "exact"]
+    assert list(found) == ["$Default", "exact", "large"]
     types = {
         title: [each.find(f"{SERVICE_BUS}{tag}").attrib[TYPE] for tag in ("Filter", "Action")]  # type: ignore[union-attr]
         for title, each in found.items()

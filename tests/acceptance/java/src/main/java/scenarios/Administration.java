@@ -120,7 +120,7 @@ public final class Administration {
         admin.updateRule(topic, "sub", changed);
         SqlRuleAction action = (SqlRuleAction) admin.getRule(topic, "sub", "first").getAction();
         equal("SET b = 2", action.getSqlExpression());
-        equal(List.of("first", "correlation"), admin.listRules(topic, "sub").stream()
+        equal(List.of("correlation", "first"), admin.listRules(topic, "sub").stream()
             .map(RuleProperties::getName).collect(Collectors.toList()));
         admin.deleteRule(topic, "sub", "correlation");
         equal(1L, admin.listRules(topic, "sub").stream().count());
