@@ -132,6 +132,22 @@ def item_identity(identity: bytes, index: int) -> bytes:
     return identity + _U32.pack(index)
 
 
+def item_bytes(item: Item) -> int:
+    """Return the size of an item in an envelope of messages."""
+    size = 9 + len(item.properties) + len(item.body)
+    if item.ttl_ms is not None:
+        size += _I64.size
+    if item.scheduled_ms is not None:
+        size += _I64.size
+    if item.key is not None:
+        size += _U16.size + len(item.key)
+    if item.digest is not None:
+        size += DIGEST_BYTES
+    if item.source is not None:
+        size += SOURCE_BYTES
+    return size
+
+
 def encode(operation: Operation, identity: bytes, items: Sequence[Item]) -> bytes:
     """Return the body of an envelope that sends or schedules `items`."""
     assert len(identity) == IDENTITY_BYTES, identity

@@ -9,6 +9,9 @@ A message that is alone waits for nobody: its group leaves at the end of the tur
 groups of its entity are unconfirmed, a group that is not full waits until one of them is confirmed,
 and more messages join: clients with many messages under way have full groups by themselves. What
 must not overtake it (a batch, a schedule, a cancel) has a group leave at once.
+
+Nobody waits longer because of a group: the time for a confirm begins with the group. When it is
+over for one of those ahead, the group that waits for them is refused, and never written.
 """
 
 from __future__ import annotations
@@ -21,12 +24,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bridge.engine.api import OnSent
+from bridge.engine.sending.answers import busy
 from bridge.model import entity as model
-from bridge.model.errors import ServiceBusError
+from bridge.model.errors import OperationTimeout, ServiceBusError
 from bridge.wire.envelope import Item
 
 BYTES_MAX = 16_384
-"""Bytes of a group's messages. A leader holds 64 MB of arrivals, and 4,000 of them
+"""Bytes of a group's items, as encoded. A leader holds 64 MB of arrivals, and 4,000 of them
 (`sidecar.arrival_buffer`): so many full groups fit, and no backlog of groups ends a term."""
 
 ITEMS_MAX = 100
@@ -46,12 +50,14 @@ class Group:
     Attributes:
         entity: the definition by which all were checked and encoded.
         front: the entity's front exchange.
+        since_s: when the group began (the loop's clock).
         told: for each message who is told the outcome.
-        size_bytes: the bytes of all messages.
+        size_bytes: the bytes of all items.
     """
 
     entity: model.SendEntity
     front: str
+    since_s: float
     items: list[Item] = field(default_factory=list)
     told: list[OnSent] = field(default_factory=list)
     size_bytes: int = 0
@@ -78,7 +84,8 @@ class Groups:
         self._after = after
         self._open: dict[str, Group] = {}
         self._ahead: Counter[str] = Counter()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # Kept: `get_running_loop` makes a system call each time (Python 3.11).
+        self._loop = asyncio.get_running_loop()
         self._is_due = False
 
     def __repr__(self) -> str:
@@ -91,7 +98,7 @@ class Groups:
 
         Args:
             front: the entity's front exchange.
-            size_bytes: the size of properties and body.
+            size_bytes: the size of the encoded item.
         """
         group = self._open.get(front)
         if group is not None and (
@@ -102,7 +109,7 @@ class Groups:
             self.leave(front)
             group = None
         if group is None:
-            group = self._open[front] = Group(entity, front)
+            group = self._open[front] = Group(entity, front, self._loop.time())
             self._end_turn_soon()
         group.items.append(item)
         group.told.append(told)
@@ -117,18 +124,22 @@ class Groups:
 
     def _on_told(self, group: Group, error: ServiceBusError | None) -> None:
         front = group.front
+        has_kept = self._ahead[front] >= AHEAD_MAX and front in self._open
         self._ahead[front] -= 1
         if not self._ahead[front]:
             del self._ahead[front]
-        if front in self._open:
+        if has_kept and isinstance(error, OperationTimeout):
+            kept = self._open.pop(front)
+            group.tell(error)
+            kept.tell(busy("what was sent before is not confirmed"))
+            return
+        if has_kept:
             self._end_turn_soon()
         group.tell(error)
 
     def _end_turn_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
-            # Kept: `get_running_loop` makes a system call each time (Python 3.11).
-            self._loop = self._loop or asyncio.get_running_loop()
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:

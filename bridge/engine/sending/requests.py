@@ -97,8 +97,9 @@ class Sending:
             told(None)
             return
         if len(items) == 1 and items[0].scheduled_ms is None:
-            size_bytes = len(items[0].properties) + len(items[0].body)
+            size_bytes = envelope.item_bytes(items[0])
             if size_bytes <= BYTES_MAX <= self.message_bytes_max // 2:
+                self._sender.check()
                 self._groups.join(entity, names.front(entity.path), items[0], size_bytes, told)
                 return
         body = self._encoded(Operation.SEND, entity, items)
@@ -108,11 +109,18 @@ class Sending:
     def _publish_group(self, group: Group, told: OnSent) -> None:
         body = envelope.encode(Operation.SEND, new_identity(), group.items)
         try:
-            self._publish(group.entity, body, len(group.items), told)
+            self._publish(group.entity, body, len(group.items), told, group.since_s)
         except ServiceBusError as error:
             told(error)
 
-    def _publish(self, entity: model.SendEntity, body: bytes, count: int, told: OnSent) -> None:
+    def _publish(
+        self,
+        entity: model.SendEntity,
+        body: bytes,
+        count: int,
+        told: OnSent,
+        since_s: float | None = None,
+    ) -> None:
         """Publish an envelope of so many messages through an entity's front exchange."""
 
         def confirmed(error: ServiceBusError | Unroutable | None) -> None:
@@ -123,7 +131,7 @@ class Sending:
                 told(self._explained(entity, error))
 
         front = names.front(entity.path)
-        self._sender.begin_publish(front, "", envelope.SILENT_PROPERTIES, body, confirmed)
+        self._sender.begin_publish(front, "", envelope.SILENT_PROPERTIES, body, confirmed, since_s)
 
     async def schedule(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> list[int]:
         """Store messages for later; return their numbers."""

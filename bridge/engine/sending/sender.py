@@ -135,9 +135,18 @@ class Sender:
         await confirmed
 
     def begin_publish(
-        self, exchange: str, key: str, properties: bytes, body: bytes, told: Told
+        self,
+        exchange: str,
+        key: str,
+        properties: bytes,
+        body: bytes,
+        told: Told,
+        since_s: float | None = None,
     ) -> None:
         """Publish; `told` is called once, later, with `None` or with what `publish` raises.
+
+        Args:
+            since_s: when the wait for the outcome has begun (the loop's clock); by default now.
 
         Raises:
             ServerBusy, MessageSizeExceeded: nothing was published, and nobody is told.
@@ -149,8 +158,9 @@ class Sender:
             publisher.publish(exchange, key, properties, body, awaited.settled)
         except BrokerError as error:  # nothing was written
             raise refusal(error) from error
-        awaited.timer = self._loop.call_later(
-            CONFIRM_WAIT_S, lambda: awaited.give_up(self._unconfirmed)
+        awaited.timer = self._loop.call_at(
+            (publisher.used_s if since_s is None else since_s) + CONFIRM_WAIT_S,
+            lambda: awaited.give_up(self._unconfirmed),
         )
         reach("engine.send.published", publisher.channel)
 
@@ -290,13 +300,21 @@ class Sender:
                 self._silent.note(target, publisher.silent_s)
         return self._silent.since_ms
 
-    def _publisher(self, target: str) -> Publisher:
-        """Return a target's publisher; above `TARGETS_MAX` targets, some share one."""
+    def check(self) -> Connection:
+        """Return the connection, while RabbitMQ takes messages.
+
+        Raises:
+            ServerBusy: RabbitMQ takes no messages now.
+        """
         if self.blocked is not None:
             raise busy(f"RabbitMQ has an alarm: {self.blocked}")
-        connection = self._connection
-        if connection is None:
+        if self._connection is None:
             raise busy(f"no connection to RabbitMQ: {self.lost}")
+        return self._connection
+
+    def _publisher(self, target: str) -> Publisher:
+        """Return a target's publisher; above `TARGETS_MAX` targets, some share one."""
+        connection = self.check()
         publisher = self._publishers.get(target)
         if publisher is not None and publisher.channel.close_reason is None:
             return publisher

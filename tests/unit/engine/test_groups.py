@@ -20,6 +20,8 @@ from bridge.engine.sending.sender import CONFIRM_WAIT_S, Sender
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import Queue, SendEntity
 from bridge.model.errors import OperationTimeout, ServiceBusError
+from bridge.sidecar.arrival_buffer import BYTES_MAX as ARRIVED_BYTES_MAX
+from bridge.sidecar.arrival_buffer import PREFETCH_MAX
 from bridge.wire import envelope
 from bridge.wire.basic import Properties, text
 from bridge.wire.envelope import Envelope, Operation
@@ -52,6 +54,7 @@ def message(body: str, **given: Any) -> Outgoing:
 KINDS: dict[str, Callable[[str], list[Outgoing]]] = {
     "small": lambda body: [message(body)],
     "of a session": lambda body: [message(body, session_id="s")],
+    "of 160 bytes": lambda body: [message(body + " " * 60, session_id="s")],
     "wide": lambda body: [message(body + " " * 9_000, session_id="s")],
     "wider than a group": lambda body: [message(body + " " * BYTES_MAX, session_id="s")],
     "too large": lambda body: [message(body, size_bytes=ENTITY_BYTES_MAX + 1, session_id="s")],
@@ -72,10 +75,12 @@ class Senders:
 
     Attributes:
         told: by body, the outcomes: `None`, or an error.
+        waits_s: how long each send has waited for its outcome.
     """
 
     sending: Sending
     told: dict[str, list[ServiceBusError | None]] = field(default_factory=dict)
+    waits_s: list[float] = field(default_factory=list)
     serial: int = 0
 
     def send(self, link: int, entity: SendEntity, kind: str) -> None:
@@ -85,10 +90,17 @@ class Senders:
         outcomes: list[ServiceBusError | None] = []
         for each in batch:
             self.told[name_of(each.record.body)] = outcomes
-        try:
-            self.sending.begin(entity, batch, outcomes.append)
-        except ServiceBusError as error:
+        time_s = asyncio.get_running_loop().time
+        begun_s = time_s()
+
+        def told(error: ServiceBusError | None) -> None:
             outcomes.append(error)
+            self.waits_s.append(time_s() - begun_s)
+
+        try:
+            self.sending.begin(entity, batch, told)
+        except ServiceBusError as error:
+            told(error)
 
 
 def name_of(body: bytes) -> str:
@@ -150,9 +162,9 @@ async def told_and_stored(steps: list[Step]) -> tuple[Senders, list[Envelope]]:
             await asyncio.sleep(wait_s)
             for _ in range(5):
                 await asyncio.sleep(0)
-    # A group waits for the confirms of those ahead of it, then for its own.
-    await asyncio.sleep(2 * CONFIRM_WAIT_S + 1)
+    await asyncio.sleep(CONFIRM_WAIT_S + 1)
     assert all(len(outcomes) == 1 for outcomes in senders.told.values()), "each is told once"
+    assert all(wait_s <= CONFIRM_WAIT_S for wait_s in senders.waits_s), "in time"
     broker.block(is_blocked=False)  # what was written may still be stored
     broker.lose(reads_rest=True)
     await sender.close()
@@ -249,6 +261,37 @@ def test_a_full_group_does_not_wait() -> None:
     with asyncio.Runner(loop_factory=ClockLoop) as runner:
         _, envelopes = runner.run(told_and_stored([*steps, ("lose", 0)]))
     assert [len(each.items) for each in envelopes] == [*[1] * AHEAD_MAX, ITEMS_MAX]
+
+
+def test_a_message_of_an_alarm_is_refused_at_once() -> None:
+    """It joins no group that waits: nothing is confirmed before the alarm ends."""
+    alone: list[Step] = [("send", 0, PLAIN, "small"), ("turn", 0)]
+    with asyncio.Runner(loop_factory=ClockLoop) as runner:
+        senders, _ = runner.run(told_and_stored([*alone * (AHEAD_MAX + 1), ("block", 0), *alone]))
+    assert senders.waits_s[0] == 0
+    assert [type(outcome).__name__ for (outcome,) in senders.told.values()][-1] == "ServerBusy"
+
+
+def test_what_waits_for_unknown_groups_is_refused() -> None:
+    """It was not written, and their links have ended."""
+    alone: list[Step] = [("send", 0, PLAIN, "small"), ("turn", 0)]
+    steps = [*alone * AHEAD_MAX, ("wait", 1), *alone, ("wait", 2)]
+    with asyncio.Runner(loop_factory=ClockLoop) as runner:
+        senders, envelopes = runner.run(told_and_stored([*steps, ("lose", 2)]))
+    outcomes = [type(outcome).__name__ for (outcome,) in senders.told.values()]
+    assert outcomes == ["OperationTimeout"] * AHEAD_MAX + ["ServerBusy"]
+    assert len(envelopes) == AHEAD_MAX
+
+
+def test_a_leader_holds_as_many_full_groups_as_arrivals() -> None:
+    """However small their messages are: more bytes would end its term."""
+    sends: list[Step] = [("send", 0, PLAIN, "of 160 bytes")] * 3 * ITEMS_MAX
+    with asyncio.Runner(loop_factory=ClockLoop) as runner:
+        _, envelopes = runner.run(told_and_stored([*sends, ("turn", 0), ("stored all", 0)]))
+    assert sum(len(each.items) for each in envelopes) == 3 * ITEMS_MAX
+    for each in envelopes:
+        size_bytes = len(envelope.encode(each.operation, each.identity, each.items))
+        assert size_bytes * PREFETCH_MAX <= ARRIVED_BYTES_MAX
 
 
 def test_a_refused_message_is_in_no_group() -> None:
