@@ -21,7 +21,20 @@ def is_divisible(command: Command) -> bool:
 
 
 def apply_each(sequencer: Sequencer, command: Command, now_ms: int) -> Outcome:
-    """Carry out a divisible command, that has failed as a whole, message by message."""
+    """Carry out a divisible command, that has failed as a whole, message by message.
+
+    Raises:
+        Exception: a dead letter failed, too; nothing has changed.
+    """
+    before = sequencer.checkpoint()
+    try:
+        return _apply_each(sequencer, command, now_ms)
+    except Exception:
+        sequencer.take_back(command, before)
+        raise
+
+
+def _apply_each(sequencer: Sequencer, command: Command, now_ms: int) -> Outcome:
     assert type(command) is Send
     publications: list[Publication] = []
     unplaced: list[Unplaced] = []

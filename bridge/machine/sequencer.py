@@ -37,6 +37,7 @@ from bridge.machine.arrival import (
     Send,
     Used,
 )
+from bridge.machine.checkpoint import Checkpoint
 from bridge.machine.idleness import is_temporary, key_of
 from bridge.machine.journal_entries import JournalEntries
 from bridge.machine.known import Known
@@ -155,31 +156,27 @@ class Sequencer:
         Raises:
             Exception: the command failed, and has changed nothing.
         """
-        memory = self.memory
-        entries = self.journal
-        before = memory.counters[:], memory.enqueued_ms, entries.entries, entries.bytes
-        subscriptions = memory.subscriptions.copy()
-        self._accepted = 0
-        self._activated.clear()
+        before = self.checkpoint()
         try:
             return self._apply(command, now_ms)
         except Exception:
-            memory.history.take_back(self._accepted)
-            if type(command) is Send and command.identity is not None:
-                for item in command.items:
-                    if item.source is not None:
-                        memory.forwarded.take_back(item.source, command.identity)
-            memory.subscriptions.clear()
-            memory.subscriptions.update(subscriptions)
-            given = memory.counters[:]
-            memory.counters[:], memory.enqueued_ms, entries.entries, entries.bytes = before
-            for last, first in zip(given, memory.counters, strict=True):
-                for number in range(first + 1, last + 1):
-                    memory.pending.remove(number)
-            for waiting in self._activated:
-                hashed = identity_hash(waiting.identity)
-                memory.pending.add(waiting.number, waiting.due_ms, hashed)
+            self.take_back(command, before)
             raise
+
+    def checkpoint(self) -> Checkpoint:
+        """Return what `take_back` needs, should a command fail."""
+        activated = len(self._activated)
+        return Checkpoint(self.memory, self.journal, self.duplicates, self._accepted, activated)
+
+    def take_back(self, command: Command, before: Checkpoint) -> None:
+        """Undo what a failed command has changed, wholly or in parts."""
+        memory = self.memory
+        before.restore(memory, self.journal, command)
+        memory.history.take_back(self._accepted - before.accepted)
+        for waiting in self._activated[before.activated :]:
+            memory.pending.add(waiting.number, waiting.due_ms, identity_hash(waiting.identity))
+        del self._activated[before.activated :]
+        self.duplicates, self._accepted = before.duplicates, before.accepted
 
     def _apply(self, command: Command, now_ms: int) -> Outcome:
         if self._temporary_key and not isinstance(command, Used | OwnershipToken):
@@ -245,6 +242,7 @@ class Sequencer:
         self.memory.known = {}
         self.memory.activated = {}
         self.memory.cancelled = set()
+        self._activated.clear()
 
     def _send(self, command: Send, now_ms: int) -> Outcome:
         if command.identity is None:

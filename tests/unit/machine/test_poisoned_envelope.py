@@ -120,6 +120,36 @@ def test_a_successor_gives_no_message_a_second_number(
     assert len(set(every)) == len(every)
 
 
+def test_an_envelope_that_cannot_even_be_buried_has_changed_nothing() -> None:
+    """It comes again in the next term of the process, and no message of it is a duplicate then."""
+    fails = [False, True, False, True, True, True]
+    """Whether a rule fails: for the envelope, for each message, for what is left of the second."""
+
+    def new_id() -> UUID:
+        if fails and fails.pop(0):
+            raise Failed
+        return UUID(int=1)
+
+    everything = Rule(name="everything", filter=DEFAULT_RULE.filter, action="SET a = newid()")
+    subscription = Subscription(topic="events", name="all", incarnation="1", rules=(everything,))
+    topic = Topic(name="events", requires_duplicate_detection=True, subscriptions=(subscription,))
+    sequencer = Sequencer(topic, Tier.STANDARD, blank(is_partitioned=False), new_id)
+    command = send(["red", "red"])
+    for number, item in enumerate(command.items):
+        item.digest = b"%016d" % number
+    with pytest.raises(Failed):
+        sequencer.apply(command, 1_000)
+    with pytest.raises(Failed):
+        apply_each(sequencer, command, 1_000)
+    assert not fails
+
+    tables = [table_of(each) for each in sequencer.apply(command, 2_000).publications]
+
+    journaled = [each for each in tables if headers.IDENTITY in each]
+    assert {each[headers.SEQUENCE_NUMBER][1] for each in journaled} == {1, 2}
+    assert sequencer.duplicates == 0
+
+
 def test_a_waiting_senders_envelope_is_one() -> None:
     """Whoever waits for all numbers of a schedule gets them all or none."""
     both = send(["red", "red"])
