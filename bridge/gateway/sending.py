@@ -189,10 +189,14 @@ class SendingLink:
             raise
 
     def _on_unknown(self, event: MessageArrived, error: OperationTimeout) -> None:
-        """End the link: no outcome of AMQP says that a message may be stored, or not."""
+        """End the link: no outcome of AMQP says that a message may be stored, or not.
+
+        Whoever sent it settled asks for none.
+        """
         self._under_way -= 1
         if not event.is_settled and self.link.is_open:
             self.connection.links.end_unknown(self, error)
+        self.top_up()
         self.connection.flush_soon()
 
     def _refuse(self, event: MessageArrived, error: Exception) -> None:

@@ -15,6 +15,7 @@ import pytest
 from bridge.machine.amqp10.limits import Limits
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import AuthorizationRule, Queue, Right
+from bridge.model.errors import OperationTimeout
 from bridge.model.name import EntityPath
 from bridge.wire.amqp10.message import BATCH_FORMAT
 from bridge.wire.amqp10.performatives import (
@@ -362,6 +363,35 @@ async def test_credit_is_given_again() -> None:
                 sent += 1
             flow = await peer.next(Flow, handle=7)
         await until(lambda: len(queue_of(served).active) == sent)
+
+
+class Unknowing(MemoryNamespace):
+    """Nobody knows whether RabbitMQ has the first messages."""
+
+    def __init__(self) -> None:
+        super().__init__(QUEUE)
+        self.is_back = False
+
+    async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
+        """Store messages once RabbitMQ is back."""
+        if not self.is_back:
+            raise OperationTimeout("Nobody knows.")
+        await super().send(path, batch)
+
+
+async def test_credit_is_given_again_after_unknown_sends() -> None:
+    """A sender of settled messages asks for no outcome: its link stays, and goes on."""
+    namespace = Unknowing()
+    async with gateway(namespace=namespace, send_credit=10) as (served, port), client(port) as peer:
+        peer.attach(7, "q", role=False)
+        flow = await peer.next(Flow, handle=7)
+        for _ in range(flow.link_credit):
+            peer.transfer(7, message(b"x"), settled=True)
+        while flow.delivery_count < 10:
+            flow = await peer.next(Flow, handle=7)
+        namespace.is_back = True
+        peer.transfer(7, message(b"y"), settled=True)
+        await until(lambda: len(queue_of(served).active) == 1)
 
 
 async def test_five_hundred_idle_connections() -> None:
