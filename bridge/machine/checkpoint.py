@@ -31,8 +31,12 @@ class Checkpoint:
         self.accepted = accepted
         self.activated = activated
 
-    def restore(self, memory: Memory, journal: JournalEntries, command: Command) -> None:
-        """Undo what a failed command has changed in counters, journal and waiting messages."""
+    def restore(self, memory: Memory, journal: JournalEntries, command: Command | None) -> None:
+        """Undo what a failed command has changed in counters, journal and waiting messages.
+
+        Args:
+            command: `None`: a scheduled message was due.
+        """
         if type(command) is Send and command.identity is not None:
             for item in command.items:
                 if item.source is not None:

@@ -168,7 +168,7 @@ class Sequencer:
         activated = len(self._activated)
         return Checkpoint(self.memory, self.journal, self.duplicates, self._accepted, activated)
 
-    def take_back(self, command: Command, before: Checkpoint) -> None:
+    def take_back(self, command: Command | None, before: Checkpoint) -> None:
         """Undo what a failed command has changed, wholly or in parts."""
         memory = self.memory
         before.restore(memory, self.journal, command)
@@ -198,13 +198,18 @@ class Sequencer:
                 assert_never(command)
 
     def activate(self, waiting: stamp.Waiting, body: bytes, now_ms: int) -> Sequence[Publication]:
-        """Return the publications of a due scheduled message; none when it waits no more."""
+        """Return a due message's publications, none if it waits no more; errors change nothing."""
         assert waiting.due_ms <= now_ms, "nothing is early"
         if not self.is_pending(waiting):
             return self._activated_again(waiting, body)
-        number = self._numbers.next_beside(waiting.number)
-        enqueued_ms = self._numbers.enqueued_ms(now_ms)
-        made = self._publications.activated(waiting, body, number, enqueued_ms)
+        before = self.checkpoint()
+        try:
+            number = self._numbers.next_beside(waiting.number)
+            enqueued_ms = self._numbers.enqueued_ms(now_ms)
+            made = self._publications.activated(waiting, body, number, enqueued_ms)
+        except Exception:
+            self.take_back(None, before)
+            raise
         self.memory.pending.remove(waiting.number)
         return made
 
@@ -222,10 +227,8 @@ class Sequencer:
 
     def is_wanted(self, waiting: stamp.Waiting) -> bool:
         """Whether this copy may still lead to a publication, now or when it is due."""
-        if self.is_pending(waiting):
-            return True
         known = self.memory.activated.get(waiting.number)
-        return known is not None and not known.is_trusted
+        return self.is_pending(waiting) or (known is not None and not known.is_trusted)
 
     def snapshot(self, term: bytes, fingerprint: str, span: int) -> list[Publication]:
         """Return the entries that hold the whole memory; see `JournalEntries.snapshot`."""

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.machine.arrival import ReplyTo, Send, read
+from bridge.machine.arrival import ReplyTo, Send, read, unreadable
 from bridge.machine.poisoned_envelope import apply_each, is_divisible
 from bridge.machine.publication import Publication
 from bridge.machine.replay import Replay
 from bridge.machine.sequencer import Sequencer
 from bridge.machine.sequencer_memory import blank
 from bridge.model.entity import DEFAULT_RULE, Rule, SqlFilter, Subscription, Tier, Topic
-from bridge.wire import envelope, headers
+from bridge.wire import envelope, headers, stamp
 from bridge.wire.basic import Properties, Table, text
-from bridge.wire.envelope import Item, Operation
+from bridge.wire.envelope import Item, Operation, item_identity
 
 POISON = Rule(
     name="poison", filter=SqlFilter(expression="color = 'poison'"), action="SET a = newid()"
@@ -148,6 +148,22 @@ def test_an_envelope_that_cannot_even_be_buried_has_changed_nothing() -> None:
     journaled = [each for each in tables if headers.IDENTITY in each]
     assert {each[headers.SEQUENCE_NUMBER][1] for each in journaled} == {1, 2}
     assert sequencer.duplicates == 0
+
+
+def test_a_due_message_that_fails_takes_no_number() -> None:
+    """The dead letter has the next one: there is no gap."""
+    sequencer = Sequencer(TOPIC, Tier.STANDARD, blank(is_partitioned=False), failing)
+    later = replace(send(["poison"]).items[0], scheduled_ms=2_000)
+    sequencer.apply(Send(IDENTITY, (later,)), 1_000)
+    waiting = stamp.Waiting(1, item_identity(IDENTITY, 0), 2_000, None, later.properties)
+    subscriptions = dict(sequencer.memory.subscriptions)
+    with pytest.raises(Failed):
+        sequencer.activate(waiting, b"0", 2_000)
+
+    assert sequencer.memory.counters == [1]
+    assert sequencer.memory.subscriptions == subscriptions
+    (dead,) = sequencer.apply(unreadable(b"0", Failed()), 2_000).publications
+    assert table_of(dead)[headers.SEQUENCE_NUMBER][1] == 2
 
 
 def test_a_waiting_senders_envelope_is_one() -> None:
