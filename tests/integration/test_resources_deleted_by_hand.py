@@ -253,8 +253,9 @@ async def test_what_all_entities_share_comes_back_and_is_named(
         Queue(name=names.SINK),
         Queue(name=names.EXPIRED_UNNUMBERED),
         Exchange(name=names.EVENTS, type="fanout"),
-        Exchange(name=names.OTHER_DEATHS, type="direct"),
+        # Before its exchange: that one's end names the binding, too, and nothing would be awaited.
         parts.bound_by_own_name(names.OTHER_DEATHS, names.dead_letter_queue("orders")),
+        Exchange(name=names.OTHER_DEATHS, type="direct"),
         Queue(name=names.dead_letter_queue("orders")),
         Exchange(name=names.dead_letter_exchange("orders"), type="headers"),
         Queue(name=names.moved("orders"), arguments={"x-queue-type": "stream"}),

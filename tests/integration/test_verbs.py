@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.management.live import HttpBroker
 from bridge.engine.api import Abandon, DeadLetter
 from bridge.engine.clock import now_ms
 from bridge.gateway.receiving import message_of
@@ -311,7 +312,7 @@ async def test_a_dead_letter_that_an_operator_moves_back_is_delivered(
 
 
 async def test_an_entity_keeps_its_incarnation_and_one_made_anew_has_another(
-    door: Door, pika_connection: pika.BlockingConnection
+    endpoint: Endpoint, broker: Broker, door: Door, pika_connection: pika.BlockingConnection
 ) -> None:
     """Numbers and identities of one say nothing of the other."""
     (before,) = [
@@ -329,15 +330,10 @@ async def test_an_entity_keeps_its_incarnation_and_one_made_anew_has_another(
     stamp = received.record.properties.headers
     assert stamp is not None
     anew = replace(after, incarnation="another")
-    door.namespace.directory.take(
-        replace(
-            door.namespace.directory.namespace,
-            queues=tuple(
-                anew if each.name == "orders" else each
-                for each in door.namespace.directory.namespace.queues
-            ),
-        )
-    )
+    async with HttpBroker(endpoint, broker.management_url) as live:
+        name = definitions.parameter_name(endpoint.vhost, "orders")
+        await live.put_global_parameter(name, definitions.to_json(anew))
+    await door.namespace.directory.read()
     copy = pika.BasicProperties(headers={name: value for name, (_, value) in stamp.items()})
     channel = pika_connection.channel()
     channel.basic_publish("orders/$active", "", b"a", copy)

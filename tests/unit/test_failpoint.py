@@ -20,7 +20,6 @@ PASSING = frozenset({"failpoint", "point", "site", "SITE"})
 
 ELSEWHERE = {
     ("sender.py", "ask"): "publishes by `publish`, which has its points",
-    ("requests.py", "send"): "likewise",
     ("ownership.py", "_put_token"): "likewise",
     ("stored_states.py", "_set"): "likewise",
     ("settlements.py", "_write"): "likewise; what is not told is found by RabbitMQ's count",

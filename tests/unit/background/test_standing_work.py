@@ -20,10 +20,19 @@ AWAITED = {
     ("broker/reconnect.py", "_run"): "awaited by the function that begins it",
     ("broker/streams/stream_reader.py", "comes"): "awaited by the function that begins it",
     ("cli/stopping.py", "within"): "awaited by the function that begins it",
+    (
+        "engine/administration/bulk_declaration.py",
+        "_carry_out",
+    ): "awaited by the function that begins it",
+    (
+        "engine/administration/bulk_declaration.py",
+        "at_once",
+    ): "awaited by the function that begins it",
     ("engine/ownership/ownership.py", "stand_by"): "awaited by each caller",
     ("engine/receiving/receivers.py", "end"): "awaited by the function that begins it",
     ("engine/sessions/acceptance.py", "_start"): "awaited by `_first`, which begins it",
     ("gateway/work.py", "spawn"): "its error ends the client's connection (`on_failed`)",
+    ("rest/reception.py", "message"): "awaited, or cancelled, by the function that begins it",
     (
         "sidecar/leader.py",
         "_first",
