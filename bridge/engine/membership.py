@@ -2,7 +2,7 @@
 
     here      a notification to all (`Notifications`): this process has this queue now
     standbys  a question to each known bridge, once a second: the inboxes that were begun or given
-              up since the last one, all of them to a new bridge
+              up since the last one; all of them to a new bridge, and after each `here`
 
 A bridge's own queue is exclusive to its connection, so the question to a bridge that is gone comes
 back unroutable: its death is known within a second, without a listing. A bridge that is slow has
@@ -34,7 +34,8 @@ CHANGES_S = 0.2
 """Time between two questions while there are changes to tell."""
 
 HERE_S = 10.0
-"""Time between two notifications, for bridges that missed one."""
+"""Time between two notifications, for bridges that missed one. All is told anew then: while this
+bridge had no queue, the others may have forgotten it, and all that it had told."""
 
 RETURN_S = 5.0
 """Time after a new connection within which no other bridge counts as gone: RabbitMQ has failed,
@@ -95,6 +96,8 @@ class Membership:
                 self.standbys.own
             ):
                 self._here_s = loop.time()
+                for bridge in self._queues:
+                    self.standbys.not_told(bridge)
             for bridge in list(self._queues):
                 self._tell(bridge)
             await asyncio.sleep(CHANGES_S)
