@@ -308,7 +308,17 @@ class RabbitNamespace:
         self._capabilities = Capabilities.served(overview["rabbitmq_version"])
         self._is_clustered = await self._management.is_cluster()
         self._receiving.start(self._capabilities, is_clustered=self._is_clustered)
-        self.directory.follow(self._on_definitions)
+        for on_change in (
+            self._follow_tier,
+            self._deferral.follow,
+            self._sessions.follow,
+            self._receiving.follow,
+            self._settlements.follow,
+            self.browsing.follow,
+            self._usage.follow,
+            self.forwarding.follow,
+        ):
+            self.directory.follow(on_change)
         self._sending.tier = self.directory.tier
         self._sending.message_bytes_max = self._capabilities.message_bytes_max
 
@@ -587,15 +597,8 @@ class RabbitNamespace:
 
         self._tasks.start(refuse())
 
-    def _on_definitions(self, changes: Changes) -> None:
+    def _follow_tier(self, changes: Changes) -> None:
         self._sending.tier = changes.namespace.tier
-        self._deferral.follow(changes)
-        self._sessions.follow(changes)
-        self._receiving.follow(changes)
-        self._settlements.follow(changes)
-        self.browsing.follow(changes)
-        self._usage.follow(changes)
-        self.forwarding.follow(changes)
 
     async def _on_up(self, connection: Connection) -> None:
         """Consume this bridge's own queue, and notifications, on a new extra connection."""

@@ -33,8 +33,27 @@ class Changes:
 
     @property
     def gone(self) -> set[str]:
-        """The paths (lower case) of the entities that are no more."""
-        return set(self.before.keys() - self.after.keys())
+        """The paths (lower case) of the entities that are no more.
+
+        Where there is one of another kind now, the earlier one is no more.
+        """
+        return {
+            path
+            for path, entity in self.before.items()
+            if type(self.after.get(path)) is not type(entity)
+        }
+
+    def then(self, later: Changes) -> Changes:
+        """Return these changes and later ones as one."""
+        known = self.before.keys() | self.after.keys()
+        changed = later.before.keys() | later.after.keys()
+        new = {path: each for path, each in later.before.items() if path not in known}
+        stay = {path: each for path, each in self.after.items() if path not in changed}
+        return Changes(
+            before={**self.before, **new},
+            after={**stay, **later.after},
+            namespace=later.namespace,
+        )
 
     @property
     def fronts(self) -> Iterator[tuple[str, model.SendEntity]]:
@@ -124,7 +143,10 @@ class EntityTable:
         if entity is None:
             front = front_path(key)
             self._bare.pop(key, None)
-            self._below.get(front, {}).pop(key, None)
+            if (below := self._below.get(front)) is not None:
+                below.pop(key, None)
+                if not below:
+                    del self._below[front]
             return {key, front}
         front = entity.front.lower()
         if isinstance(entity, model.Subscription):

@@ -36,8 +36,14 @@ class Directory:
     An unreadable definition is noted as poison; its entity stays as it was read before. Of two
     overlapping reads the one that began last counts: one definition may change while all are read.
 
+    A follower that fails keeps no other one from a change. It gets the change again, with all that
+    came later, at each `take` until it has followed.
+
     Args:
         poison: the counter and log of unreadable definitions.
+
+    Attributes:
+        failure: the last error of a follower that has not followed yet, or `None`.
     """
 
     def __init__(self, management: Management, poison: Poison | None = None) -> None:
@@ -49,6 +55,8 @@ class Directory:
         self._untaken: set[str] = set()
         self._tracked: list[set[str]] = [self._untaken]
         self._followers: list[OnChange] = []
+        self._unfollowed: dict[OnChange, Changes] = {}
+        self.failure: Exception | None = None
         self._named: set[Finding] = set()
         self._begun = 0
         self._all_at = 0
@@ -189,9 +197,17 @@ class Directory:
         self._untaken -= wanted
         base = self._read.base if not paths else None
         changes = self._taken.apply({path: self._read.find(path) for path in wanted}, base)
-        if changes is not None:
-            for on_change in self._followers:
-                on_change(changes)
+        unfollowed, self._unfollowed, self.failure = self._unfollowed, {}, None
+        for on_change in self._followers if changes is not None else unfollowed:
+            missed = unfollowed.get(on_change)
+            told = changes if missed is None else missed.then(changes) if changes else missed
+            assert told is not None, "a change, or one that was missed"
+            try:
+                on_change(told)
+            except Exception as error:
+                self._unfollowed[on_change] = told
+                self.failure = error
+                log.error("definitions.unfollowed error=%s", error, exc_info=error)
 
     def _note(self, now: Mapping[str, model.Entity | None], base: model.Namespace | None) -> None:
         """Note what a read has found."""

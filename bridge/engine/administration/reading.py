@@ -94,8 +94,17 @@ class Reading:
                 self._paths[name] = entity.path.lower()
         for name in self._paths.keys() - read.texts.keys() - skipped.keys():
             now[self._paths.pop(name)] = None
-        self._texts = {name: text for name, text in read.texts.items() if name not in skipped}
-        self.digest = b"" if skipped else digest
+        # A text that was not decoded, as it was known, may not be what is known by now.
+        decoded = {*read.entities, *read.unreadable}
+        if read.base is not None:
+            decoded.add(self._own_name)
+        self._texts = {
+            name: text
+            for name, text in read.texts.items()
+            if name not in skipped and (name in decoded or self._texts.get(name) == text)
+        }
+        is_whole = not skipped and len(self._texts) == len(read.texts)
+        self.digest = digest if is_whole else b""
         return now
 
     def accept_one(

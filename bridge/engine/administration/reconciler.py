@@ -197,6 +197,8 @@ class Reconciler:
             self._changed.clear()
             try:
                 await self.check()
+                if self._directory.failure is not None:
+                    raise self._directory.failure  # named in health, and told again at once
             except BaseException:
                 self._changed.set()  # begun again, it checks at once
                 raise

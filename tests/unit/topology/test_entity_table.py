@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bridge.model import entity as model
 from bridge.topology.definitions import assemble, entities
-from bridge.topology.entity_table import EntityTable, table_of
+from bridge.topology.entity_table import Changes, EntityTable, table_of
 
 NAMES = ("a", "b", "C")
 
@@ -92,3 +92,41 @@ def test_a_topic_changes_with_its_subscription() -> None:
     assert set(changes.before) == {"events"}
     assert set(changes.after) == {"events", "events/subscriptions/other"}
     assert changes.after["events"] == model.Topic(name="events", subscriptions=(audit, other))
+
+
+@given(batches, st.sets(st.integers(0, 5)))
+def test_a_follower_that_missed_changes_holds_all_entities_after_the_next(
+    given_batches: list[list[dict[str, model.Entity | None]]], missed: set[int]
+) -> None:
+    """It is told of several changes as one."""
+    table, followed = EntityTable(), dict[str, model.Entity]()
+    told: Changes | None = None
+    last: list[dict[str, model.Entity | None]] = [{"last": model.Queue(name="last")}]
+    for at, batch in enumerate([*given_batches, last]):
+        for step in batch:
+            changes = table.apply(step)
+            if changes is not None:
+                told = changes if told is None else told.then(changes)
+        if told is not None and (at not in missed or at == len(given_batches)):
+            for path, entity in told.before.items():
+                assert followed.pop(path) == entity
+            assert not followed.keys() & told.after.keys()
+            followed |= told.after
+            told = None
+    assert followed == {path: table.find(path) for path in followed}
+    assert len(followed) == len(table)
+
+
+@given(batches)
+def test_nothing_stays_of_entities_that_are_no_more(
+    given_batches: list[list[dict[str, model.Entity | None]]],
+) -> None:
+    """Memory does not grow with entities that come and go."""
+    table = EntityTable()
+    steps = [step for batch in given_batches for step in batch]
+    for step in steps:
+        table.apply(step)
+    for step in steps:
+        table.apply(dict.fromkeys(step))
+    assert table.namespace == model.Namespace()
+    assert vars(table) == vars(EntityTable())
