@@ -1,4 +1,8 @@
-"""The resources that entities stand on with the bridge, of which some change at a time."""
+"""The resources that entities stand on with the bridge, of which some change at a time.
+
+What `exchanges`, `queues` and `bindings` return is of the time of the call: it can be read in a
+thread while entities change.
+"""
 
 from __future__ import annotations
 
@@ -48,14 +52,14 @@ class WantedResources:
     @property
     def exchanges(self) -> Iterator[Exchange]:
         """All exchanges."""
-        return (each for part in self._parts.values() for each in part.exchanges)
+        return (each for part in tuple(self._parts.values()) for each in part.exchanges)
 
     @property
     def queues(self) -> Iterator[Queue]:
         """All queues."""
-        return (each for part in self._parts.values() for each in part.queues)
+        return (each for part in tuple(self._parts.values()) for each in part.queues)
 
     @property
     def bindings(self) -> Iterator[Binding]:
         """All bindings."""
-        return (each for part in self._parts.values() for each in part.bindings)
+        return (each for part in tuple(self._parts.values()) for each in part.bindings)

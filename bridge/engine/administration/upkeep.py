@@ -132,6 +132,7 @@ class Upkeep:
         self._own = own
         self._directory = directory
         self._stale = directory.track()
+        self._looking = asyncio.Lock()
         self._lacks: dict[str, list[Lack]] = {}
         self._wanted = WantedResources()
         self._version = 0
@@ -165,9 +166,11 @@ class Upkeep:
 
     async def _silent_routes(self) -> dict[str, set[str]]:
         """Return the entities that lack a route without an error, by the entity that is sent to."""
-        await self._update(lambda path: True)
+        async with self._looking:
+            await self._update(lambda path: True)
+            lacks = await self._lacking()
         found: dict[str, set[str]] = {}
-        for each in await self._lacking():
+        for each in lacks:
             if each.is_silent and not each.conflict:
                 found.setdefault(front_path(each.path).lower(), set()).add(each.path.lower())
         return found
@@ -185,13 +188,17 @@ class Upkeep:
     async def look(self, is_made: Callable[[str], bool]) -> list[str]:
         """Return the paths of the entities that lack a resource, `SHARED` for the shared ones.
 
-        When another process leads an entity that lacks a route, it looks first, and this process
-        with its next look.
+        One look follows another. When another process leads an entity that lacks a route, it looks
+        first, and this process with its next look.
 
         Args:
             is_made: whether the resources of an entity have been made, by its path (lower case);
                 others are not looked for.
         """
+        async with self._looking:
+            return await self._look(is_made)
+
+    async def _look(self, is_made: Callable[[str], bool]) -> list[str]:
         begun_ms = now_ms()
         if self.leading is not None:
             self.leading.begin_look()
@@ -221,13 +228,17 @@ class Upkeep:
         return list(self._lacks)
 
     async def _update(self, is_made: Callable[[str], bool]) -> None:
-        """Take over changed entities."""
+        """Take over changed entities; after an error they are taken over by the next look."""
         fronts = {front_path(path) for path in self._stale} | self._stale
         if fronts:
             self._stale.clear()
             self._version += 1
-            made = {front: self._made(front, is_made) for front in fronts}
-            await asyncio.to_thread(self._put, made)
+            try:
+                made = {front: self._made(front, is_made) for front in fronts}
+                await asyncio.to_thread(self._put, made)
+            except BaseException:
+                self._stale |= fronts
+                raise
 
     def _put(self, made: Mapping[str, model.SendEntity | None]) -> None:
         for front, entity in made.items():
