@@ -14,6 +14,7 @@ import pytest
 from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.management.api import Management
 from bridge.broker.management.listing import Listing
+from bridge.engine.administration.live_resources import binding_of
 from bridge.engine.namespace import RabbitNamespace
 from bridge.model import entity as model
 from bridge.model.errors import (
@@ -23,6 +24,8 @@ from bridge.model.errors import (
 )
 from bridge.model.name import EntityPath
 from bridge.topology import definitions, names
+from bridge.topology.compiler import compile_part
+from bridge.topology.fate import key_of
 from tests.fixtures.broker import Broker
 from tests.fixtures.relay import Relay
 from tests.fixtures.waiting import until
@@ -271,6 +274,45 @@ async def test_a_bridge_that_starts_undoes_no_change_of_another(
         ]
         left = [row["name"] for row in await management.queues()]
         assert [each for each in left if each.startswith("gone")] == []
+
+
+async def test_a_definition_that_is_changed_by_hand_during_a_start_is_followed(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """The start has made what the definition said before; the first check makes the rest."""
+    there = model.Queue(name="orders")
+    async with open_door(endpoint, broker.management_url, there, with_sidecar=False):
+        pass
+    async with Interrupted(endpoint, broker.management_url) as management:
+        namespace = RabbitNamespace(endpoint, management, name="starting")
+        await namespace.start()
+        dead_letters = names.dead_letter_exchange("orders")
+        before = await management.bindings_from(dead_letters)
+        now = namespace.directory.receive_entity(EntityPath("orders"))
+        assert isinstance(now, model.Queue)
+        changed = replace(now, dead_lettering_on_message_expiration=True)
+        name = definitions.parameter_name(endpoint.vhost, "orders")
+
+        def happens(made: int, count: int) -> None:
+            changing.append(
+                asyncio.ensure_future(
+                    management.put_global_parameter(name, definitions.to_json(changed))
+                )
+            )
+
+        changing: list[asyncio.Future[None]] = []
+        await namespace.apply(model.Namespace(queues=(model.Queue(name="new"),)), happens)
+        await asyncio.gather(*changing)
+        await namespace.reconciler.check()
+        wanted = compile_part(
+            model.Namespace(queues=(changed,)), (changed,), namespace.capabilities
+        )
+        bindings = [binding_of(row) for row in await management.bindings_from(dead_letters)]
+        assert len(before) > 0
+        assert {key_of(each) for each in bindings} == {
+            key_of(each) for each in wanted.bindings if each.source == dead_letters
+        }
+        await namespace.close()
 
 
 async def test_an_entity_is_deleted_whole_though_the_connection_is_lost_meanwhile(

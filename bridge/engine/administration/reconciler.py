@@ -29,7 +29,7 @@ from bridge.engine.state import State, policy_reasons
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict, ServerBusy
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.definitions import with_incarnations
+from bridge.topology.definitions import entities, with_incarnations
 from bridge.topology.entity_table import bare
 from bridge.topology.lacking import SHARED
 from bridge.topology.names import front_path
@@ -115,6 +115,14 @@ class Reconciler:
         else:
             self._provided[key] = bare(entity)
 
+    def _note_made(self, path: str, made: model.Entity | None) -> None:
+        """Note that the resources of an entity exist as it was then; later changes need others."""
+        known = self._directory.known(path)
+        if known is None or (made is not None and bare(known) == bare(made)):
+            self.note(path)
+        elif made is not None:
+            self._provided[path] = bare(made)
+
     async def apply(self, namespace: model.Namespace, on_made: OnProgress) -> tuple[Finding, ...]:
         """Create and update entities; return the findings: features that RabbitMQ lacks.
 
@@ -148,8 +156,9 @@ class Reconciler:
                 owns_vhost=self._policies.owns_vhost,
             )
         await self._directory.read()
+        made = {each.path.lower(): bare(each) for each in entities(wanted)}
         for path in list(self._unprovided):
-            self.note(path)
+            self._note_made(path, made.get(path))
         await self._policies.put(others=others(live))
         self._has_applied.set()
         return findings
@@ -264,8 +273,9 @@ class Reconciler:
             if not is_incomplete and bare(entity) == self._provided.get(path):
                 self._unprovided.discard(path)
                 continue
+            made: model.Entity | None = entity
             try:
-                await self._provide_one(entity.path, is_incomplete=is_incomplete)
+                made = await self._provide_one(entity.path, is_incomplete=is_incomplete)
             except EntityConflict as error:
                 log.error("definition.conflict error=%s", error)
             except ServerBusy as error:
@@ -273,7 +283,7 @@ class Reconciler:
                 self._incomplete.add(path)
             else:
                 self.upkeep.made(entity.path)
-            self.note(path)
+            self._note_made(path, made)
 
     def _below(self, incomplete: set[str]) -> set[str]:
         """Return incomplete entities, each topic with its subscriptions."""
@@ -284,15 +294,19 @@ class Reconciler:
                 found.update(each.path.lower() for each in entity.subscriptions)
         return found
 
-    async def _provide_one(self, path: str, *, is_incomplete: bool) -> None:
-        """Make an entity's resources under its change lock, unless it was deleted meanwhile."""
+    async def _provide_one(self, path: str, *, is_incomplete: bool) -> model.Entity | None:
+        """Make an entity's resources under its change lock, unless it was deleted meanwhile.
+
+        Returns:
+            The entity as its resources are now.
+        """
         async with self._administration().alone(front_path(path)):
             now = await self._directory.fetch_entity(path)
             if now is None or now.status is model.EntityStatus.DELETING:
-                return
-            if not is_incomplete and bare(now) == self._provided.get(path.lower()):
-                return
-            await self._administration().provide(now)
+                return now
+            if is_incomplete or bare(now) != self._provided.get(path.lower()):
+                await self._administration().provide(now)
+            return now
 
     def _is_made(self, path: str) -> bool:
         """Whether the resources of a queue or topic, or a subscription, were made as it is now."""
