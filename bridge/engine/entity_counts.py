@@ -43,15 +43,13 @@ class Answers:
         path = entity.path
         if path not in self.held:
             raise BrokerSilent(text="a bridge does not say what it holds")
-        if path not in self.scheduled and not isinstance(entity, model.Subscription):
-            raise BrokerSilent(text="nobody says what is scheduled")
         return self._counts(entity, self.ready.of, self.held[path])
 
     def by_figures(self, entity: model.Entity) -> Counts:
         """Return the counts of an entity by RabbitMQ's figures, which include what is held.
 
         Raises:
-            BrokerSilent: there are no figures of a queue.
+            BrokerSilent: there are no figures of a queue, or nobody says what is scheduled.
         """
         return self._counts(entity, self._messages, (0,) * HELD)
 
@@ -59,6 +57,8 @@ class Answers:
         self, entity: model.Entity, of: Callable[[str], int], held: Sequence[int]
     ) -> Counts:
         path = entity.path
+        if path not in self.scheduled and not isinstance(entity, model.Subscription):
+            raise BrokerSilent(text="nobody says what is scheduled")
 
         def count(queue: str) -> int:
             return 0 if queue in self.missing else of(queue)
