@@ -62,6 +62,7 @@ class IdleWatch:
         self._due_ms: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
         self._deleting_s: dict[str, float | None] = {}
+        self._looked_ms = 0
 
     def follow(self, changes: Changes) -> None:
         """Take over which entities are temporary, or being deleted, from changed definitions."""
@@ -88,9 +89,8 @@ class IdleWatch:
                         self._begin(leader.name, self._mind(leader, path))
                 self._mind_abandoned()
         finally:
-            for task in self._tasks.values():
-                task.cancel()
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            self._running.cancel()
+            await asyncio.gather(*self._running, return_exceptions=True)
 
     def _put(self, path: str, at_ms: int) -> None:
         """Look at a queue or topic at this time."""
@@ -101,6 +101,10 @@ class IdleWatch:
         """Return the queues and topics (lower case) for which something is due."""
         found: list[str] = []
         now_ms = self._clock()
+        if now_ms < self._looked_ms:
+            for each in list(self._due_ms):  # the clock was put back: nothing waits for its times
+                self._put(each, now_ms)
+        self._looked_ms = now_ms
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, path = heapq.heappop(self._heap)
             if self._due_ms.get(path) == at_ms and path not in found:
@@ -109,11 +113,11 @@ class IdleWatch:
 
     def _begin(self, name: str, work: Coroutine[None, None, None]) -> None:
         """Start work as a task, unless work for the same entity is under way."""
-        task = self._tasks.get(name)
-        if task is not None and not task.done():
+        if name in self._tasks:
             work.close()
             return
-        self._tasks[name] = self._running.start(_noted(name, work), f"idle watch {name}")
+        self._tasks[name] = task = self._running.start(_noted(name, work), f"idle watch {name}")
+        task.add_done_callback(lambda done: self._tasks.pop(name))
 
     async def _mind(self, leader: Leader, path: str) -> None:
         deleting = _deleting(leader.entity)
