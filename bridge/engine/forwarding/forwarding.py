@@ -84,7 +84,10 @@ class Forwarding:
         """Put or remove an entity, or its dead-letter sub-queue, as a source."""
         before = self._sources.pop(key, None)
         if before is not None:
-            self._of_front[before.front.lower()].discard(key)
+            of_front = self._of_front[before.front.lower()]
+            of_front.discard(key)
+            if not of_front:
+                del self._of_front[before.front.lower()]
         if entity is not None and target_of(entity, key[1]) and entity.status.allows_receives:
             self._sources[key] = entity
             self._of_front.setdefault(entity.front.lower(), set()).add(key)
