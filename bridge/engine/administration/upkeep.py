@@ -42,7 +42,8 @@ ELSEWHERE_S = 20.0
 LOOK_AGAIN_S = 1.0
 
 DOUBT_MS = 120_000
-"""How long after it has made a route a process that comes to lead the entity publishes again."""
+"""How long a process that has made a route expects to lead the entity: when another one leads it
+then, that one has looked."""
 
 LISTINGS_MAX = 4
 """How often the resources are listed again, until two listings agree on what is missing."""
@@ -160,8 +161,8 @@ class Upkeep:
             if not found or loop.time() > end_s or not await self._bridges.others():
                 break
             await asyncio.sleep(LOOK_AGAIN_S)
-        self._doubtful, self._doubts_end_ms = found, now_ms() + DOUBT_MS
         for front, paths in found.items():
+            self._doubt(front, paths)
             log.warning("resource.route_missing front=%s paths=%s", front, sorted(paths))
 
     async def _silent_routes(self) -> dict[str, set[str]]:
@@ -300,7 +301,10 @@ class Upkeep:
             for path in [each for each in self._lacks if front_path(each).lower() == front]:
                 del self._lacks[path]
         if now_ms() > self._doubts_end_ms:
-            self._doubtful.clear()  # others lead these entities, and have looked
+            others = filter(leading.is_elsewhere, [*self._doubtful])  # they have looked
+            gone = (each for each in self._doubtful if self._directory.known(each) is None)
+            for front in {*others, *gone}:
+                del self._doubtful[front]
         doubted = [front for front in self._doubtful if leading.leads(front)]
         for front in doubted:
             routes.setdefault(front, set()).update(self._doubtful[front])
@@ -308,9 +312,13 @@ class Upkeep:
         leading.end_look(missing.union(*(self._doubtful.pop(front) for front in doubted)))
         for front, paths in routes.items():
             if paths and not leading.leads(front):  # perhaps nobody leads it now
-                self._doubts_end_ms = now_ms() + DOUBT_MS
-                self._doubtful.setdefault(front, set()).update(paths)
+                self._doubt(front, paths)
             await leading.stop_for(front, paths)
+
+    def _doubt(self, front: str, paths: Collection[str]) -> None:
+        """Note routes whose messages the journal alone may have, until this process leads."""
+        self._doubts_end_ms = now_ms() + DOUBT_MS
+        self._doubtful.setdefault(front, set()).update(paths)
 
 
 def _stands(entity: model.Entity) -> bool:
