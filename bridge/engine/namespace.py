@@ -269,9 +269,7 @@ class RabbitNamespace:
             Upkeep(
                 *(management, self.state, self.directory),
                 *(lambda: self.capabilities, own, bridges),
-                on_letters=lambda path, since_ms: self._dead_letters.begin(
-                    self.directory.receivable(EntityPath(path)), since_ms
-                ),
+                on_letters=self._on_letters,
             ),
             own.bind,
         )
@@ -308,8 +306,12 @@ class RabbitNamespace:
         self._capabilities = Capabilities.served(overview["rabbitmq_version"])
         self._is_clustered = await self._management.is_cluster()
         self._receiving.start(self._capabilities, is_clustered=self._is_clustered)
+
+        def take_tier(changes: Changes) -> None:
+            self._sending.tier = changes.namespace.tier
+
         for on_change in (
-            self._follow_tier,
+            take_tier,
             self._deferral.follow,
             self._sessions.follow,
             self._receiving.follow,
@@ -597,8 +599,11 @@ class RabbitNamespace:
 
         self._tasks.start(refuse())
 
-    def _follow_tier(self, changes: Changes) -> None:
-        self._sending.tier = changes.namespace.tier
+    def _on_letters(self, path: str, since_ms: int) -> None:
+        """Publish again what a dead-letter queue may lack, whatever the entity's status is."""
+        entity = self.directory.known(path)
+        if isinstance(entity, model.Queue | model.Subscription):
+            self._dead_letters.begin(entity, since_ms)
 
     async def _on_up(self, connection: Connection) -> None:
         """Consume this bridge's own queue, and notifications, on a new extra connection."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -20,6 +21,7 @@ from bridge.model import entity as model
 from bridge.model.errors import ServerBusy, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
+from bridge.topology.resources import Binding
 from bridge.topology.shards import shard_of
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
@@ -275,3 +277,42 @@ async def test_dead_letters_of_rabbitmq_while_their_queue_is_not_bound(
         dead.receiver.add_credit(1)
         await asyncio.sleep(1)
         assert not dead.received
+
+
+async def test_dead_letters_of_rabbitmq_of_a_queue_that_allows_no_receives(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """They are there once it allows them again, though their queue was not bound meanwhile."""
+    queue = model.Queue(
+        name="letters",
+        dead_lettering_on_message_expiration=True,
+        status=model.EntityStatus.RECEIVE_DISABLED,
+    )
+    async with (
+        open_door(endpoint, broker.management_url, queue) as door,
+        HttpBroker(endpoint, broker.management_url) as live,
+    ):
+        letters = names.dead_letter_queue(queue.name)
+        exchange = names.dead_letter_exchange(queue.name)
+
+        async def bound() -> list[Binding]:
+            return [
+                each
+                for each in (await read_live(live)).bindings
+                if (each.source, each.destination) == (exchange, letters)
+            ]
+
+        deleted = await bound()
+        assert deleted
+        for each in deleted:
+            await live.delete_binding(each)
+        late = [outgoing(str(number), ttl_ms=50) for number in range(5)]
+        await door.namespace.send(EntityPath(queue.name), late)
+        await until(bound)
+        administration = door.namespace.administration
+        there = administration.get(queue.name)
+        assert isinstance(there, model.Queue)
+        await administration.update(replace(there, status=model.EntityStatus.ACTIVE))
+        dead = door.client(path=EntityPath(queue.name, SubQueue.DEAD_LETTER))
+        found = await dead.receive(5)
+        assert {each.record.body for each in found} == {b"%d" % number for number in range(5)}
