@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.services import Services
@@ -45,6 +46,7 @@ class State:
         services.sender.on_blocked = self._note_alarm
         self.conflicts: Sequence[str] = ()
         self._made_again: dict[str, int] = {}
+        self._refused: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"State(reasons={self.reasons!r})"
@@ -68,7 +70,8 @@ class State:
     def warnings(self) -> list[str]:
         """A sentence for each fault of a single entity."""
         silent = [each.sentence for each in self.silent]
-        return [*silent, *self._sessions.natives, *self.conflicts, *self._made_again_sentences()]
+        there = [*self.conflicts, *self._refused.values()]
+        return [*silent, *self._sessions.natives, *there, *self._made_again_sentences()]
 
     @property
     def alarm(self) -> str:
@@ -96,6 +99,14 @@ class State:
             f"{each.conflict}."
             for each in conflicts
         ]
+
+    def note_refused(self, path: str, error: BrokerError | None) -> None:
+        """Name an entity whose resources RabbitMQ refuses to make, until there is no error."""
+        self._refused.pop(path.lower(), None)
+        if error is not None:
+            self._refused[path.lower()] = (
+                f"RabbitMQ refuses to make a resource of {path!r}, which is tried again: {error}."
+            )
 
     def note_made_again(self, name: str) -> None:
         """Name a resource or policy that was missing and is made again, for `MADE_AGAIN_MS`."""

@@ -315,6 +315,27 @@ async def test_a_definition_that_is_changed_by_hand_during_a_start_is_followed(
         await namespace.close()
 
 
+async def test_an_entity_that_rabbitmq_refuses_to_make_keeps_no_other_one_waiting(
+    endpoint: Endpoint, broker: Broker, vhost: str
+) -> None:
+    """Somebody's exclusive queue has its name; it is made when that is gone."""
+    async with open_door(endpoint, broker.management_url, with_sidecar=False) as door:
+        with pika.BlockingConnection(pika.URLParameters(broker.url_of(vhost))) as connection:
+            connection.channel().queue_declare("first", exclusive=True)
+            for name in ("first", "second"):
+                form = definitions.to_json(model.Queue(name=name))
+                await door.management.put_global_parameter(
+                    definitions.parameter_name(vhost, name), form
+                )
+            await door.namespace.reconciler.check()
+            assert await door.management.queue(names.active_queue("second"))
+            assert door.namespace.directory.find("second") is not None
+            assert any("'first'" in each for each in door.namespace.state.warnings)
+        await door.namespace.reconciler.check()
+        assert await door.management.queue(names.dead_letter_queue("first"))
+        assert not any("refuses" in each for each in door.namespace.state.warnings)
+
+
 async def test_an_entity_is_deleted_whole_though_the_connection_is_lost_meanwhile(
     endpoint: Endpoint, broker: Broker, vhost: str
 ) -> None:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from bridge.broker.connection.channel import Channel
-from bridge.broker.errors import BrokerError
+from bridge.broker.errors import BrokerError, ChannelClosed
 from bridge.broker.management.api import Management
 from bridge.engine.administration.changes import Administration
 from bridge.engine.administration.directory import Directory
@@ -263,11 +263,12 @@ class Reconciler:
             self._passed = asyncio.Event()
 
     async def _provide(self, incomplete: set[str]) -> None:
-        """Make the missing resources of changed entities; a conflict of one stops no other."""
+        """Make the missing resources of changed entities; what stops one stops no other."""
         for path in sorted(self._unprovided | self._below(incomplete)):
             entity = self._directory.known(path)
             if entity is None or entity.status is model.EntityStatus.DELETING:
                 self.note(path)
+                self._state.note_refused(path, None)
                 continue
             is_incomplete = path in incomplete or front_path(path) in incomplete
             if not is_incomplete and bare(entity) == self._provided.get(path):
@@ -281,8 +282,14 @@ class Reconciler:
             except ServerBusy as error:
                 log.warning("definition.busy error=%s", error)
                 self._incomplete.add(path)
+            except ChannelClosed as error:
+                log.warning("definition.refused path=%s error=%s", entity.path, error)
+                self._state.note_refused(entity.path, error)
+                self._incomplete.add(path)
+                continue
             else:
                 self.upkeep.made(entity.path)
+            self._state.note_refused(path, None)
             self._note_made(path, made)
 
     def _below(self, incomplete: set[str]) -> set[str]:
