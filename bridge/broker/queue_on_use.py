@@ -35,7 +35,8 @@ async def make_on_use(connection: HasChannels, queue: Queue, exchange: str) -> N
     """Make a queue, unless it exists; it outlasts a kill of RabbitMQ then.
 
     Several bridges may make it at once. A bridge that makes it while another one deletes the entity
-    takes it away again: the entity's exchanges are deleted before its queues are listed.
+    takes it away again: the entity's exchanges are deleted before its queues are listed. A queue
+    that was there before stays: perhaps the exchange alone was deleted, by hand.
 
     Args:
         connection: carries the declarations.
@@ -45,6 +46,7 @@ async def make_on_use(connection: HasChannels, queue: Queue, exchange: str) -> N
         NotFound: there is no such exchange.
         BrokerError: RabbitMQ does not make the queue.
     """
+    is_new = await state_of(connection, queue.name) is None
     with await connection.channel() as channel:
         await channel.declarations.declare_queue(queue)
         reach(POINT, channel)
@@ -52,6 +54,7 @@ async def make_on_use(connection: HasChannels, queue: Queue, exchange: str) -> N
         try:
             await channel.declarations.declare_exchange(exchange, passive=True)
         except NotFound:
-            with await connection.channel() as other:
-                await other.declarations.delete_queue(queue.name)
+            if is_new:
+                with await connection.channel() as other:
+                    await other.declarations.delete_queue(queue.name)
             raise

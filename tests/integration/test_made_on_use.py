@@ -135,6 +135,17 @@ async def test_no_queue_outlives_its_entity(connection: Connection) -> None:
     assert not await is_there(connection, states.name)
 
 
+async def test_a_queue_that_was_there_stays_though_the_exchange_is_gone(
+    connection: Connection,
+) -> None:
+    """An exchange that was deleted by hand takes no states of sessions with it."""
+    states = parts.sessions_queue("orders")
+    await (await connection.channel()).declarations.declare_queue(states)
+    with pytest.raises(NotFound):
+        await make_on_use(connection, states, names.dead_letter_exchange("orders"))
+    assert await is_there(connection, states.name)
+
+
 def accept(rig: Rig, first: int, count: int) -> None:
     """Publish messages with ids that rise."""
     for number in range(first, first + count):
