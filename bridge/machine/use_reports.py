@@ -7,7 +7,7 @@ reported yet is no older than a minute.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 REPORT_MS = 60_000
 """A bridge reports an entity once in this time at most."""
@@ -25,6 +25,11 @@ class UseReports:
         """Note a use of an entity."""
         self._used[key] = max(at_ms, self._used.get(key, at_ms))
         self._untold.add(key)
+
+    def keep(self, keys: Container[bytes]) -> None:
+        """Forget all entities but these: the others are gone."""
+        self._used = {key: at_ms for key, at_ms in self._used.items() if key in keys}
+        self._untold = {key for key in self._untold if key in keys}
 
     @property
     def is_open(self) -> bool:

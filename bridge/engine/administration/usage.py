@@ -74,7 +74,7 @@ class Usage:
                 continue
             self._watched |= there
             self._of_front[front] = list(there)
-            self._reports.setdefault(front, UseReports())
+            self._reports.setdefault(front, UseReports()).keep({key for key, _ in there.values()})
             self._wake.set()
 
     def note(self, path: EntityPath) -> None:
