@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from bridge.broker.connection.address import HasChannels
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.declarations import QueueState
-from bridge.broker.errors import BrokerError, BrokerSilent, NotFound
+from bridge.broker.errors import BrokerError, BrokerSilent, NotFound, ResourceLocked
 
 WAITS_S = 0.25
 """How long RabbitMQ waits for a queue's counts before it answers with zeros."""
@@ -80,7 +80,7 @@ class ReadyCounts:
         return self.known[queue]
 
     async def ask(self, queues: Iterable[str]) -> None:
-        """Ask queues for their counts; `known` is complete but for silent queues.
+        """Ask queues for their counts; `known` is complete but for silent and exclusive queues.
 
         Raises:
             BrokerError: a channel was lost.
@@ -122,8 +122,10 @@ class _Questions:
             queue, asked_s, answer = self._asked.popleft()
             try:
                 state = await answer
-            except NotFound:  # of all that were asked here, the first one: answers are in order
-                self._known[queue] = 0
+            except (NotFound, ResourceLocked) as error:
+                # Of all that were asked here, the first one: answers are in order.
+                if isinstance(error, NotFound):
+                    self._known[queue] = 0
                 waiting.extendleft(reversed([each for each, _, _ in self._asked]))
                 await self._close()
                 continue

@@ -23,6 +23,8 @@ from tests.integration.scripted_broker import Peer, scripted_broker
 WAITS_S = 0.02
 """In place of RabbitMQ's 250 ms; a silent queue takes a little more."""
 
+LOCKED = -1
+
 
 @contextmanager
 def waiting_shortly() -> Iterator[None]:
@@ -37,7 +39,8 @@ class Queues:
     """The queues of a broker.
 
     Attributes:
-        ready: their messages; `None` of one that does not exist.
+        ready: their messages; `None` of one that does not exist, `LOCKED` of one that is exclusive
+            to another connection.
         silent: how many more times each one does not answer RabbitMQ.
         asked: how often each one was asked.
     """
@@ -83,6 +86,9 @@ class Queues:
             if ready is None:
                 peer.send(spec.Channel.Close(404, f"no queue '{queue}'", 50, 10), channel)
                 return  # and answers nothing that follows on this channel
+            if ready == LOCKED:
+                peer.send(spec.Channel.Close(405, f"'{queue}' is locked", 50, 10), channel)
+                return
             if self.silent[queue]:
                 self.silent[queue] -= 1
                 await asyncio.sleep(WAITS_S * 1.2)
@@ -93,7 +99,7 @@ class Queues:
 QUEUES = st.dictionaries(
     st.integers(0, 400).map(lambda number: f"queue-{number}"),
     st.tuples(
-        st.one_of(st.none(), st.just(0), st.integers(1, 9)),
+        st.one_of(st.none(), st.just(LOCKED), st.just(0), st.integers(1, 9)),
         st.sampled_from((0,) * 20 + (1, 2, 1_000)),
     ),
     max_size=60,
@@ -105,7 +111,7 @@ QUEUES = st.dictionaries(
 def test_every_queue_has_its_count_or_none_and_never_a_wrong_zero(
     queues: dict[str, tuple[int | None, int]],
 ) -> None:
-    """Some are missing, some silent for a while, some for good: whatever stands beside them."""
+    """Some are missing, some exclusive, some silent for a while or for good, beside others."""
     asyncio.run(_count(queues))
 
 
@@ -121,13 +127,13 @@ async def _count(queues: dict[str, tuple[int | None, int]]) -> None:
     for name, (ready, silent) in queues.items():
         if ready is None:
             assert counts.of(name) == 0
-        elif silent > ready_counts.ASKS:
+        elif ready == LOCKED or silent > ready_counts.ASKS:
             with pytest.raises(BrokerSilent):
                 counts.of(name)
         elif name in counts.known:  # on a slow machine one that answers may seem silent
             assert counts.of(name) == ready
         assert there.asked[name] <= 1 + ready_counts.ASKS + sum(
-            other is None for other, _ in queues.values()
+            other in (None, LOCKED) for other, _ in queues.values()
         )
 
 
