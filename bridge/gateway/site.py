@@ -80,6 +80,7 @@ class Site:
             keepalive_timeout=KEEP_ALIVE_S,
             lingering_time=1,
             shutdown_timeout=0.1,
+            auto_decompress=False,  # a message's body is stored as it was sent
         )
         self._requests = 0
         self._is_idle = asyncio.Event()

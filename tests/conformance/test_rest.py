@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -125,6 +126,20 @@ async def test_too_many_bodies_are_told_to_come_again(monkeypatch: pytest.Monkey
         await until(answers(503))
         writer.transport.abort()
         await until(answers(201))
+
+
+async def test_a_compressed_body_is_stored_as_it_was_sent() -> None:
+    """Its receiver unpacks it, as at Azure; the field Content-Encoding is no property."""
+    body = gzip.compress(b"one order")
+    fields = f"Content-Length: {len(body)}", "Content-Encoding: gzip"
+    async with served() as (_, port):
+        assert await status(port, head("POST", "/q/messages", *fields) + body) == 201
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head("DELETE", "/q/messages/head?timeout=60", "Connection: close"))
+        async with asyncio.timeout(120):
+            answer = await reader.read()
+        writer.close()
+    assert answer.endswith(b"\r\n\r\n" + body)
 
 
 @undisturbed
