@@ -113,7 +113,9 @@ def read_broker_properties(said: Any) -> Given:
 def _seconds_ms(value: Any) -> int | None:
     if isinstance(value, str) and ":" in value:
         return _time_span_ms(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # a whole number has no end in JSON, and `isfinite` takes none beyond a float's
+    if not is_number or (isinstance(value, float) and not math.isfinite(value)):
         raise ArgumentError("TimeToLive in BrokerProperties is no number of seconds.")
     if value * 1000 >= MAX_MS:
         return None

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from bridge.model.duration import readable_time_ms
-from bridge.wire.amqp10.scalars import Int, Timestamp
+from bridge.wire.amqp10.scalars import Int, Timestamp, Ulong
 from bridge.wire.basic import shown_text
 
 BROKER_PROPERTIES = "BrokerProperties"
@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 _TOKEN_MARKS = "!#$&'*+-.^_`|~"
 
-_INT_MAX, _LONG_MAX = 2**31, 2**63
+_INT_MAX, _LONG_MAX, _ULONG_MAX = 2**31, 2**63, 2**64
 
 NOT_PROPERTIES = frozenset(
     (
@@ -93,12 +93,17 @@ def _refuse_constant(text: str) -> NoReturn:
 
 
 def typed(value: Any) -> Any:
-    """Return a scalar of JSON with its type in AMQP: a whole number is an int where it fits."""
+    """Return a scalar of JSON with its type in AMQP: a whole number is an int where it fits.
+
+    A number that AMQP has no type for is text: it loses no digit.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
         return value
     if -_INT_MAX <= value < _INT_MAX:
         return Int(value)
-    return value if -_LONG_MAX <= value < _LONG_MAX else float(value)
+    if -_LONG_MAX <= value < _LONG_MAX:
+        return value
+    return Ulong(value) if 0 <= value < _ULONG_MAX else str(value)
 
 
 def written_name(name: str) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridge.model.errors import ArgumentError, ArgumentOutOfRange
 from bridge.wire.amqp10.message import decode_message
-from bridge.wire.amqp10.scalars import Float, Timestamp, Ubyte
+from bridge.wire.amqp10.scalars import Float, Timestamp, Ubyte, Ulong
 from bridge.wire.mapping.inward import record_from_message
 from bridge.wire.mapping.outward import message_from_record
 from bridge.wire.rest.broker_properties import Given, read_broker_properties, seconds_of
@@ -23,7 +23,7 @@ from bridge.wire.rest.header_fields import (
     written_name,
     written_value,
 )
-from bridge.wire.rest.inward import encode
+from bridge.wire.rest.inward import batch_of, encode, encode_each
 from bridge.wire.rest.outward import Shown, show
 
 TOKENS = st.text(string.ascii_letters + string.digits + "!#$%&'*+-.^_`|~", min_size=1, max_size=30)
@@ -176,3 +176,38 @@ def test_a_ttl_beyond_49_days_keeps_its_length() -> None:
 def test_a_field_that_stands_twice_is_one_property() -> None:
     """Under its first name."""
     assert read_fields([("A", "1"), ("b", "x"), ("a", "2")]) == {"A": "1, 2", "b": "x"}
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        (str(2**63 - 1), 2**63 - 1),
+        (str(2**63), Ulong(2**63)),
+        (str(2**64 - 1), Ulong(2**64 - 1)),
+        (str(2**64), str(2**64)),
+        (str(-(2**63) - 1), str(-(2**63) - 1)),
+        ("9" * 400, "9" * 400),
+    ],
+)
+def test_a_whole_number_loses_no_digit(said: str, value: Any) -> None:
+    """In a field and in a batch: a double would round an order's number of 20 digits."""
+    batch = batch_of(f'[{{"UserProperties": {{"Number": {said}}}}}]'.encode())
+    raw = [encode(b"", Given(), read_fields([("Number", said)]), None, 0), *encode_each(batch, 0)]
+
+    for each in raw:
+        found = decode_message(each).application_properties["Number"]
+        assert found == value
+        assert isinstance(found, str) == isinstance(value, str)
+        ((_, text),) = there_and_back(each).custom
+        assert json.loads(text) == value
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_time_to_live_without_end(sign: str) -> None:
+    """Whole numbers beyond a double are numbers: for ever, or refused as not positive."""
+    said = json.loads(f'{{"TimeToLive": {sign}{"9" * 400}}}')
+    if sign:
+        with pytest.raises(ArgumentOutOfRange):
+            read_broker_properties(said)
+    else:
+        assert read_broker_properties(said).time_to_live_ms is None
