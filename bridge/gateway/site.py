@@ -38,6 +38,10 @@ KEEP_ALIVE_S = 75.0
 REQUEST_S = 90.0
 """How long a request may take, its body and its answer included; a receive waits for 60 s."""
 
+FIELD_BYTES_MAX = 65_536
+"""Bytes of one field: a message's properties have 64 KB together (Service Bus quotas), and
+BrokerProperties, or one custom property, is one field."""
+
 
 def authorize(request: web.Request) -> None:
     """Note that a request has an accepted token, so the client is authenticated."""
@@ -80,6 +84,7 @@ class Site:
             keepalive_timeout=KEEP_ALIVE_S,
             lingering_time=1,
             shutdown_timeout=0.1,
+            max_field_size=FIELD_BYTES_MAX,
             auto_decompress=False,  # a message's body is stored as it was sent
         )
         self._requests = 0

@@ -128,6 +128,15 @@ async def test_too_many_bodies_are_told_to_come_again(monkeypatch: pytest.Monkey
         await until(answers(201))
 
 
+async def test_a_property_as_large_as_a_message_s_properties_may_be() -> None:
+    """64 KB, which AMQP's clients may send and a receive over HTTP answers; more is refused."""
+    async with served() as (_, port):
+        for size_bytes, expected in ((32_768, 201), (60_000, 201), (66_000, 400)):
+            field = f'Notes: "{"x" * size_bytes}"'
+            said = head("POST", "/q/messages", field, "Content-Length: 1")
+            assert await status(port, said + b"x") == expected
+
+
 async def test_a_compressed_body_is_stored_as_it_was_sent() -> None:
     """Its receiver unpacks it, as at Azure; the field Content-Encoding is no property."""
     body = gzip.compress(b"one order")
