@@ -81,6 +81,11 @@ class HttpConnection(Reader):
         """Done when the client is gone, or when the bridge stops: then no request waits longer."""
         return self._leaving
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether the client's end is noticed: not while its input waits behind a request."""
+        return not self._is_held_above
+
     def leave(self) -> None:
         """End the waits of requests."""
         if not self._leaving.done():

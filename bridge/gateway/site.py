@@ -61,6 +61,12 @@ def leaving_of(request: web.Request) -> asyncio.Future[None]:
     return gone
 
 
+def is_heard(request: web.Request) -> bool:
+    """Return whether the end of a request's client is noticed; see `HttpConnection.is_heard`."""
+    connection = _connection_of(request)
+    return connection is not None and connection.is_heard
+
+
 class Site:
     """The HTTP side of a gateway.
 

@@ -24,7 +24,7 @@ from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import Abandon, Complete, Namespace, Received, ReceiveMode
 from bridge.gateway.sending import in_slices, outgoing
-from bridge.gateway.site import authorize, leaving_of
+from bridge.gateway.site import authorize, is_heard, leaving_of
 from bridge.gateway.texts import STOPPING
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
@@ -219,6 +219,9 @@ class Messages:
                 found = await reception.message(timeout_s, leaving)
                 if found is None:
                     return self._nothing(request, path, leaving)
+                if not is_heard(request):
+                    # the client may have left long ago
+                    raise ArgumentError("A receive takes no body, and few requests behind it.")
                 response = _response(request, path, *found)
                 await response.prepare(request)
                 await response.write_eof()

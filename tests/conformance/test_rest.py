@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from bridge.gateway.http import HttpConnection
 from bridge.gateway.server import Gateway
 from bridge.model.entity import Queue, Tier
 from bridge.rest import bodies, messages
@@ -126,6 +127,33 @@ async def test_too_many_bodies_are_told_to_come_again(monkeypatch: pytest.Monkey
         await until(answers(503))
         writer.transport.abort()
         await until(answers(201))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        lambda: head("POST", "/q/messages/head?timeout=60") * 400,
+        lambda: (
+            head("POST", "/q/messages/head?timeout=60", "Content-Length: 2000000")
+            + bytes(1_900_000)
+        ),
+    ],
+    ids=["requests", "body"],
+)
+async def test_who_leaves_unheard_takes_nothing(said: Callable[[], bytes]) -> None:
+    """Behind so much input the client's end is not seen: what comes then is another's."""
+    async with served() as (running, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said())
+
+        async def is_held() -> bool:
+            (only,) = (each.get_protocol() for each in running.others)
+            return isinstance(only, HttpConnection) and not only.is_heard
+
+        await until(is_held)
+        writer.transport.abort()
+        assert await status(port, head("POST", "/q/messages", "Content-Length: 1") + b"x") == 201
+        assert await status(port, head("POST", "/q/messages/head?timeout=30")) == 201
 
 
 async def test_a_property_as_large_as_a_message_s_properties_may_be() -> None:
