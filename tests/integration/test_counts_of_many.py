@@ -121,6 +121,7 @@ def queues_of(numbers: range) -> list[model.Queue]:
     return [model.Queue(name=f"queue-{number:04}") for number in numbers]
 
 
+@pytest.mark.long
 async def test_a_page_of_a_hundred_costs_rabbitmq_the_same_beside_a_hundred_and_three_hundred(
     broker: Broker, vhost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
