@@ -24,8 +24,9 @@ class Lack:
         is_silent: whether RabbitMQ confirmed what was published without it, so that the journal
             alone may have some messages: not while the exchange, or the queue of an entity that is
             no topic, is missing.
-        takes_dead_letters: whether the stream of moved messages alone has RabbitMQ's own dead
-            letters without it: not while the dead-letter queue is missing, for which they wait.
+        takes_dead_letters: whether the stream of moved messages alone may have RabbitMQ's own dead
+            letters without it. They wait for a missing dead-letter queue, but no more once it is
+            made again, and its binding is not yet.
         conflict: why the live resource cannot be changed; "" when it is missing.
     """
 
@@ -73,7 +74,7 @@ def _is_silent(resource: Resource, gone: Container[str]) -> bool:
 
 
 def _takes_dead_letters(resource: Resource, gone: Container[str]) -> bool:
-    if not isinstance(resource, Binding) or resource.destination in gone:
+    if not isinstance(resource, Binding):
         return False
     is_of_letters = resource.destination.endswith(names.DEAD_LETTER_SUFFIX)
     return is_of_letters and resource.source not in gone

@@ -294,9 +294,9 @@ async def test_rules_are_added_enumerated_and_removed(bridge: Bridge) -> None:
         answer = await management.ask("enumerate-rules", top=Int(100), skip=Int(0))
         assert type(answer["rules"]) is list
         rules = [listed(each["rule-description"], 0x13700000004) for each in answer["rules"]]
-        assert [rule[2] for rule in rules] == ["$Default", "large", "none", "exact"]
+        assert [rule[2] for rule in rules] == ["$Default", "exact", "large", "none"]
         assert all(rule[3] is None or type(rule[3]) is Timestamp for rule in rules)
-        everything, large, none, found = (rule[0] for rule in rules)
+        everything, found, large, none = (rule[0] for rule in rules)
         listed(everything, 0x1370000007)
         listed(none, 0x1370000008)
         expression, level = listed(large, 0x1370000006)
@@ -305,9 +305,9 @@ async def test_rules_are_added_enumerated_and_removed(bridge: Bridge) -> None:
         assert fields == [None, None, None, None, "order", None, None, None]
         assert properties == {"store": "s1", "count": 3, "total": 2**40}
         assert type(properties["count"]) is Int  # or a cast to int throws
-        expression, level = listed(rules[1][1], 0x13700000006)
+        expression, level = listed(rules[2][1], 0x13700000006)
         assert (expression, type(level)) == ("SET seen = TRUE", Int)
-        assert [listed(rule[1], 0x13700000005) for rule in (rules[0], *rules[2:])] == [[], [], []]
+        assert [listed(rules[at][1], 0x13700000005) for at in (0, 1, 3)] == [[], [], []]
 
         for rule in rules:
             await management.ask("remove-rule", rule_name=rule[2])

@@ -116,14 +116,14 @@ def test_what_goes_back_keeps_its_instant_of_expiry_and_its_count(
 
 
 @given(places, ttls, counts)
-def test_a_deferred_message_keeps_its_count_and_says_where_it_belongs(
+def test_a_deferred_message_counts_a_delivery_and_says_where_it_belongs(
     place: At, ttl_ms: int | None, failures: int
 ) -> None:
     """It is told apart from a deferred dead letter, and does not expire."""
     publish, _ = moves.defer(place, delivered(ttl_ms, failures), {})
 
     assert publish.routing_key == names.deferred_queue(place.queue.path)
-    assert arrived(publish).failures == failures
+    assert arrived(publish).failures == failures + 1
     assert table_of(publish)[headers.DEFERRED] == text(
         "$deadletterqueue" if place.is_dead_letter else ""
     )
