@@ -92,9 +92,7 @@ async def _serve(
     async with bridge_of(settings, config) as bridge:
         service = Service(bridge.operations, lambda: gateway.rules, on_authorized=authorize)
         messages = Messages(
-            bridge.namespace,
-            lambda: gateway.rules,
-            lambda: bridge.namespace.directory.namespace.tier,
+            bridge.namespace, lambda: gateway.rules, lambda: bridge.namespace.directory.tier
         )
         gateway = Gateway(
             bridge.namespace,
