@@ -69,19 +69,14 @@ class Kind:
 
 _OF_BINDINGS = "source", "destination", "destination_type", "routing_key", "arguments"
 
-KINDS = (
-    Kind("exchanges", ("name", "type", "arguments"), _exchange_of),
-    Kind("queues", ("name", "arguments"), _queue_of),
-    Kind("bindings", _OF_BINDINGS, binding_of),
-)
+EXCHANGES = Kind("exchanges", ("name", "type", "arguments"), _exchange_of)
+QUEUES = Kind("queues", ("name", "arguments"), _queue_of)
+BINDINGS = Kind("bindings", _OF_BINDINGS, binding_of)
+KINDS = EXCHANGES, QUEUES, BINDINGS
 
 
 class View:
-    """What one list lacks of what is wanted; the list is read when it, or that, has changed.
-
-    Attributes:
-        others: of the list of queues, a user's own quorum queues; None before the first look.
-    """
+    """What one list lacks of what is wanted; the list is read when it, or that, has changed."""
 
     def __init__(self, management: Management, kind: Kind) -> None:
         self._management = management
@@ -89,7 +84,6 @@ class View:
         self._digest = b""
         self._version: Hashable = None
         self._changes: Sequence[Change] = ()
-        self.others: Collection[str] | None = None
 
     async def look(self, wanted: Iterable[Declared], version: Hashable) -> Sequence[Change]:
         """Return the creations of what is missing, and the conflicts.
@@ -107,8 +101,26 @@ class View:
 
     def _judge(self, wanted: Iterable[Declared], rows: Iterable[Row]) -> list[Change]:
         live = [self._kind.made(row.value) for row in rows]
-        self.others = others(Topology.of(live))
+        self._note(live)
         return declarations(wanted, live)
+
+    def _note(self, live: Sequence[Declared]) -> None:
+        """Note what else the list says."""
+
+
+class QueuesView(View):
+    """The view of the queues.
+
+    Attributes:
+        others: a user's own quorum queues; None before the first look.
+    """
+
+    def __init__(self, management: Management) -> None:
+        super().__init__(management, QUEUES)
+        self.others: Collection[str] | None = None
+
+    def _note(self, live: Sequence[Declared]) -> None:
+        self.others = others(Topology.of(live))
 
 
 async def _rows(management: Management, kind: Kind) -> Sequence[Row]:

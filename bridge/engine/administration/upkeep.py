@@ -18,7 +18,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import ManagementRefused
 from bridge.broker.management.api import Management
 from bridge.engine.administration.directory import Directory
-from bridge.engine.administration.live_resources import KINDS, View
+from bridge.engine.administration.live_resources import BINDINGS, EXCHANGES, QueuesView, View
 from bridge.engine.bridges import Bridges
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
@@ -137,7 +137,9 @@ class Upkeep:
         self._lacks: dict[str, list[Lack]] = {}
         self._wanted = WantedResources()
         self._version = 0
-        self._views = tuple(View(management, kind) for kind in KINDS)
+        self._exchanges = View(management, EXCHANGES)
+        self._queues = QueuesView(management)
+        self._bindings = View(management, BINDINGS)
         self._elsewhere: set[str] = set()
         self._on_letters = on_letters
         self._bridges = bridges
@@ -179,7 +181,7 @@ class Upkeep:
     @property
     def others(self) -> Collection[str] | None:
         """A user's own quorum queues, at the last look; None before it."""
-        return self._views[1].others
+        return self._queues.others
 
     @property
     def queues(self) -> Iterable[Queue]:
@@ -262,12 +264,11 @@ class Upkeep:
 
     async def _lacking(self) -> list[Lack]:
         own = tuple(self._own.bindings)
-        exchanges, queues, bindings = self._views
         wanted, version = self._wanted, self._version
         changes = [
-            *await exchanges.look(wanted.exchanges, version),
-            *await queues.look(wanted.queues, version),
-            *await bindings.look(chain(wanted.bindings, own), (version, *map(key_of, own))),
+            *await self._exchanges.look(wanted.exchanges, version),
+            *await self._queues.look(wanted.queues, version),
+            *await self._bindings.look(chain(wanted.bindings, own), (version, *map(key_of, own))),
         ]
         return lacking(wanted.bases, changes)
 
