@@ -19,6 +19,7 @@ from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.broker.outcome import resolve
 from bridge.engine import texts
+from bridge.engine.administration.bulk_declaration import OnProgress
 from bridge.engine.administration.changes import Administration
 from bridge.engine.administration.dead_letters_again import DeadLettersAgain
 from bridge.engine.administration.directory import Directory
@@ -31,7 +32,6 @@ from bridge.engine.administration.notifications import (
     Notifications,
 )
 from bridge.engine.administration.policies import Policies
-from bridge.engine.administration.provision import OnProgress
 from bridge.engine.administration.reconciler import Reconciler
 from bridge.engine.administration.upkeep import OwnBindings, Upkeep
 from bridge.engine.administration.usage import Usage

@@ -106,14 +106,7 @@ def _owner(resource: Resource, bases: Mapping[str, str]) -> str:
 
 def _base(name: str, bases: Mapping[str, str]) -> str:
     """Return the path of the entity whose resources have names like this one."""
-    if name in bases:
-        return bases[name]
-    at = name.rfind("/$")
-    while at > 0:
-        if name[:at] in bases:
-            return bases[name[:at]]
-        at = name.rfind("/$", 0, at)
-    return SHARED
+    return bases.get(names.base_of(name), SHARED)
 
 
 def _is_route(resource: Resource, bases: Mapping[str, str]) -> bool:

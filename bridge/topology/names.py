@@ -202,6 +202,11 @@ def front_path(path: str) -> str:
     return path if at < 0 else path[:at]
 
 
+def base_of(resource: str) -> str:
+    """Return the beginning that the names of all resources of an entity have (`resource_base`)."""
+    return resource.partition("/$")[0]
+
+
 def exchanges_of(entity: str) -> tuple[str, ...]:
     """Return the names of all exchanges that an entity may have."""
     return front(entity), active_exchange(entity), dead_letter_exchange(entity)

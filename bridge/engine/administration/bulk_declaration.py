@@ -16,7 +16,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import PreconditionFailed
 from bridge.model.errors import EntityConflict
 from bridge.topology.diff import Action, Change
-from bridge.topology.names import SUBSCRIPTIONS
+from bridge.topology.names import SUBSCRIPTIONS, base_of
 from bridge.topology.resources import Binding, Exchange, Queue, Resource
 
 CHANNELS_MAX = 4
@@ -28,11 +28,8 @@ CHANNEL_CHANGES = 100
 WINDOW = 8
 """Declarations of one channel that are under way at once."""
 
-OnMade = Callable[[int], None]
-
-
-def _unnoted(count: int) -> None:
-    """Take no note of progress."""
+OnProgress = Callable[[int, int], None]
+"""Called now and then with the numbers of resources that are made, and of all to be made."""
 
 
 class BulkDeclaration:
@@ -46,11 +43,13 @@ class BulkDeclaration:
 
     Attributes:
         count: the number of changes.
+        made: how many of them have been carried out.
         channels: the number of channels that `run` wants.
     """
 
     def __init__(self, changes: Sequence[Change]) -> None:
         self.count = len(changes)
+        self.made = 0
         self.channels = channels = min(1 + len(changes) // CHANNEL_CHANGES, CHANNELS_MAX)
         self._phases: list[list[list[Change]]] = []
         for kind in (Exchange, Queue, Binding):
@@ -60,20 +59,21 @@ class BulkDeclaration:
                     lanes[zlib.crc32(_front(change.resource).encode()) % channels].append(change)
             self._phases.append(lanes)
 
-    async def run(self, channels: Sequence[Channel], on_made: OnMade = _unnoted) -> None:
+    async def run(self, channels: Sequence[Channel], on_made: OnProgress) -> None:
         """Carry all changes out; the first error ends the whole, and leaves the rest unmade.
-
-        Args:
-            on_made: called now and then with the number of changes that were made since the last
-                call.
 
         Raises:
             EntityConflict: a resource exists with other unchangeable settings.
             BrokerError: RabbitMQ refuses something.
         """
+
+        def note() -> None:
+            self.made += 1
+            on_made(self.made, self.count)
+
         for lanes in self._phases:
             await at_once(
-                _carry_out(lane, channel, on_made)
+                _carry_out(lane, channel, note)
                 for lane, channel in zip(lanes, channels, strict=True)
             )
 
@@ -89,18 +89,20 @@ async def at_once(works: Iterable[Coroutine[None, None, None]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _carry_out(changes: Sequence[Change], channel: Channel, on_made: OnMade) -> None:
+async def _carry_out(
+    changes: Sequence[Change], channel: Channel, on_made: Callable[[], None]
+) -> None:
     """Carry changes out in order on one channel, `WINDOW` at once."""
     under_way: deque[tuple[Change, asyncio.Future[object]]] = deque()
     try:
         for change in changes:
             if len(under_way) >= WINDOW:
                 await _answered(*under_way.popleft())
-                on_made(1)
+                on_made()
             under_way.append((change, asyncio.ensure_future(begin(change, channel))))
         while under_way:
             await _answered(*under_way.popleft())
-            on_made(1)
+            on_made()
     finally:
         for _, answer in under_way:
             answer.cancel()
@@ -152,4 +154,4 @@ def name_of(resource: Resource) -> str:
 
 def _front(resource: Resource) -> str:
     """Return the beginning that all resources of a queue, or of a topic, have in their names."""
-    return name_of(resource).partition("/$")[0].partition(SUBSCRIPTIONS)[0]
+    return base_of(name_of(resource)).partition(SUBSCRIPTIONS)[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 from bridge.broker.connection.channel import Channel
@@ -18,6 +18,7 @@ from bridge.broker.declaration_fence import fence_declarations, is_stream, wait_
 from bridge.broker.management.api import Management
 from bridge.engine.administration.bulk_declaration import (
     BulkDeclaration,
+    OnProgress,
     at_once,
     declare,
     name_of,
@@ -36,7 +37,7 @@ from bridge.topology.compiler import compile_part
 from bridge.topology.diff import Action, Change, diff
 from bridge.topology.entity_table import bare
 from bridge.topology.mixed import refusal
-from bridge.topology.names import resource_base
+from bridge.topology.names import base_of, resource_base
 from bridge.topology.parts import journal
 from bridge.topology.resources import (
     Binding,
@@ -51,12 +52,6 @@ from bridge.topology.sharing import Sharing, others, priority_of
 
 WRITTEN_AT_ONCE = 4
 """Definitions that a start writes at once, each by a request to the management API."""
-
-OnProgress = Callable[[int, int], None]
-
-
-def _unnoted(made: int, count: int) -> None:
-    """Take no note of progress."""
 
 
 def merged(existing: model.Namespace, wanted: model.Namespace) -> model.Namespace:
@@ -98,7 +93,7 @@ async def provision(
     capabilities: Capabilities,
     management: Management,
     open_channel: Callable[[], Awaitable[Channel]],
-    on_made: OnProgress = _unnoted,
+    on_made: OnProgress = lambda made, count: None,
     *,
     owns_vhost: bool = False,
 ) -> tuple[Finding, ...]:
@@ -130,7 +125,7 @@ async def provision(
         await _put(change, management)
     if steps.declarations.count:
         channels = [await open_channel() for _ in range(steps.declarations.channels)]
-        await _declare_all(steps.declarations, channels, on_made)
+        await steps.declarations.run(channels, on_made)
         await fence_declarations(channels[0], os.urandom(8))
         await asyncio.sleep(steps.wait_s)
     for change in steps.old_policies:
@@ -185,19 +180,6 @@ class _Steps:
             for each in steps
             if isinstance(each.resource, Parameter) and each.resource.name in written
         ]
-
-
-async def _declare_all(
-    declarations: BulkDeclaration, channels: Sequence[Channel], on_made: OnProgress
-) -> None:
-    made = 0
-
-    def note(count: int) -> None:
-        nonlocal made
-        made += count
-        on_made(made, declarations.count)
-
-    await declarations.run(channels, note)
 
 
 async def _write_all(parameters: Iterable[Parameter], management: Management) -> None:
@@ -299,11 +281,7 @@ def _parameters_of(
     conflicts: Iterable[Change], namespace: model.Namespace, vhost: str
 ) -> frozenset[str]:
     """Return the names of the definitions of entities with a conflicting resource."""
-    owners = {
-        base
-        for change in conflicts
-        for base in (name_of(change.resource), name_of(change.resource).rpartition("/$")[0])
-    }
+    owners = {base_of(name_of(change.resource)) for change in conflicts}
     return frozenset(
         definitions.parameter_name(vhost, entity.path)
         for entity in definitions.entities(namespace)

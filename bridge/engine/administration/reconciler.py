@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError, ChannelClosed
 from bridge.broker.management.api import Management
+from bridge.engine.administration.bulk_declaration import OnProgress
 from bridge.engine.administration.changes import Administration
 from bridge.engine.administration.directory import Directory
 from bridge.engine.administration.live_resources import read_live
 from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.provision import (
-    OnProgress,
     merged,
     new_incarnation,
     provide_shared,
