@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bridge.broker.connection.address import HasChannels
+from bridge.broker.connection.address import HasChannels, is_there
 from bridge.broker.connection.declarations import QueueState
 from bridge.broker.declaration_fence import fence_declarations
 from bridge.broker.errors import NotFound
@@ -12,15 +12,6 @@ from bridge.broker.failpoint import reach
 from bridge.topology.resources import Queue
 
 POINT = "queue.made_on_use"
-
-
-async def state_of(connection: HasChannels, queue: str) -> QueueState | None:
-    """Return the state of a queue, `None` when there is none."""
-    with await connection.channel() as channel:
-        try:
-            return await channel.declarations.declare_queue(queue, passive=True)
-        except NotFound:
-            return None
 
 
 def is_in_use(state: QueueState | None) -> bool:
@@ -46,7 +37,7 @@ async def make_on_use(connection: HasChannels, queue: Queue, exchange: str) -> N
         NotFound: there is no such exchange.
         BrokerError: RabbitMQ does not make the queue.
     """
-    is_new = await state_of(connection, queue.name) is None
+    is_new = not await is_there(connection, queue.name)
     with await connection.channel() as channel:
         await channel.declarations.declare_queue(queue)
         reach(POINT, channel)

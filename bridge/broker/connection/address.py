@@ -14,6 +14,7 @@ import contextlib
 from typing import Protocol
 
 from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.declarations import QueueState
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import NotFound
 from bridge.wire.headers import DIRECT_REPLY_TO
@@ -43,12 +44,16 @@ async def await_end(connection: HasChannels, address: str) -> None:
 
 async def is_there(connection: HasChannels, name: str) -> bool:
     """Whether a queue, or a channel with this address, exists; `connection` carries the check."""
+    return await state_of(connection, name) is not None
+
+
+async def state_of(connection: HasChannels, name: str) -> QueueState | None:
+    """Return the state of a queue, or of a channel's address; `None` when there is none."""
     with await connection.channel() as channel:
         try:
-            await channel.declarations.declare_queue(name, passive=True)
+            return await channel.declarations.declare_queue(name, passive=True)
         except NotFound:
-            return False
-    return True
+            return None
 
 
 def _ignore(delivery: Delivery) -> None:

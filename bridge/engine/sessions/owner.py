@@ -15,10 +15,11 @@ from functools import partial
 
 from bridge.background.retry import retry
 from bridge.background.tasks import Tasks
+from bridge.broker.connection.address import state_of
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError, ConnectionLost, NotFound
-from bridge.broker.queue_on_use import is_in_use, make_on_use, state_of
+from bridge.broker.queue_on_use import is_in_use, make_on_use
 from bridge.engine import texts
 from bridge.engine.ownership.ownership import Ask, Ownership
 from bridge.engine.ownership.services import Services
