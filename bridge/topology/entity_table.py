@@ -178,13 +178,3 @@ def _others(
         for path, each in these.items()
         if each is not (other := those.get(path)) and each != other
     }
-
-
-def table_of(namespace: model.Namespace) -> EntityTable:
-    """Return a table of a namespace's entities."""
-    table = EntityTable(replace(namespace, queues=(), topics=()))
-    entities: list[model.Entity] = [*namespace.queues]
-    for topic in namespace.topics:
-        entities += [topic, *topic.subscriptions]
-    table.apply({each.path: each for each in entities})
-    return table

@@ -370,6 +370,18 @@ def test_a_missing_right_is_told_in_azures_words(
     admin.create_queue(name, authorization_rules=[reader])
     port = bridge.port
     given = token(port, "first", time.time() + 60, resource=name, rule="reader")
+
+    def refused(method: str, path: str) -> tuple[int, str, str]:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/{path}?api-version=2021-05",
+            headers={"Authorization": given},
+            method=method,
+        )
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request, timeout=120)
+        with caught.value as error:
+            return error.code, error.reason, error.read().decode()
+
     for path in (name, f"{name}/nothing", "$Resources/Queues"):
         status, text = status_of(bridge, f"{path}?api-version=2021-05", Authorization=given)
         assert status == 401, path
@@ -380,27 +392,12 @@ def test_a_missing_right_is_told_in_azures_words(
         ("PUT", "Subscriptions/x", "CreateOrUpdateSubscription"),
         ("DELETE", "Subscriptions/x", "DeleteSubscription"),
     ):
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/{name}/{path}?api-version=2021-05",
-            headers={"Authorization": given},
-            method=method,
-        )
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(request, timeout=120)
-        with caught.value as error:
-            words = f"SubCode=40100: Unauthorized : Unauthorized access for '{operation}'"
-            assert (error.code, error.reason) == (401, f"{words} operation")
-            assert f"{words} operation on endpoint" in error.read().decode()
+        code, reason, text = refused(method, f"{name}/{path}")
+        words = f"SubCode=40100: Unauthorized : Unauthorized access for '{operation}'"
+        assert (code, reason) == (401, f"{words} operation")
+        assert f"{words} operation on endpoint" in text
     for method, action in (("PUT", "EntityWrite"), ("DELETE", "EntityDelete")):
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/{name}?api-version=2021-05",
-            headers={"Authorization": given},
-            method=method,
-        )
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(request, timeout=120)
-        with caught.value as error:
-            said = error.read().decode()
+        _, _, said = refused(method, name)
         assert f"Authorization failed for specified action: Manage,{action}." in said
 
 

@@ -31,6 +31,7 @@ from bridge.topology.resources import Topology
 from tests.bench.figure import Figure, report
 from tests.bench.rabbit import Bench, bench, installations
 from tests.bench.server import emulator_config
+from tests.integration.declared import declare
 
 FEW = 10
 SOME = int(os.environ.get("ENTITIES_SOME", "500"))
@@ -244,15 +245,7 @@ def _peer_s(rabbit: Bench) -> float:
     channel = connection.channel()
     topology = _topology(PEERS)
     begun_s = time.monotonic()
-    for exchange in topology.exchanges:
-        channel.exchange_declare(
-            exchange.name, exchange.type, durable=True, arguments=exchange.arguments
-        )
-    for queue in topology.queues:
-        channel.queue_declare(queue.name, durable=True, arguments=queue.arguments)
-    for binding in topology.bindings:
-        ends = binding.destination, binding.source, binding.routing_key
-        channel.queue_bind(*ends, arguments=binding.arguments)
+    declare(channel, topology)
     took_s = time.monotonic() - begun_s
     for queue in topology.queues:
         channel.queue_delete(queue.name)

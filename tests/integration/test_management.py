@@ -16,6 +16,7 @@ from bridge.broker.management.api import Management
 from bridge.broker.management.http import default_urls
 from bridge.topology.resources import Binding, Exchange, Policy, Queue, Value
 from tests.fixtures.broker import Broker
+from tests.fixtures.listed import listed
 
 
 def without_login(url: str) -> str:
@@ -80,8 +81,10 @@ async def test_resources_are_listed(management: Management, confirming: Channel)
     assert await management.queues(["name", "arguments"]) == [
         {"name": "orders/$x", "arguments": arguments}
     ]
-    assert "front" in [row["name"] for row in await management.exchanges(["name", "type"])]
-    rows = await management.bindings()
+    assert "front" in [
+        row["name"] for row in await listed(management, "exchanges", ["name", "type"])
+    ]
+    rows = await listed(management, "bindings")
     binding = {"source": "front", "destination": "orders/$x", "routing_key": "key"}
     assert any(binding.items() <= row.items() for row in rows)
     assert (await management.queue("orders/$x") or {})["type"] == "quorum"
@@ -147,7 +150,7 @@ async def test_a_binding_that_rabbitmq_cannot_list_is_named_with_the_remedy(
     await channel.declarations.bind(binding)
 
     with pytest.raises(ManagementRefused, match=r"with arguments and a '~' in its key.*another"):
-        await management.bindings()
+        await listed(management, "bindings")
 
     await channel.declarations.unbind_queue("contoso", "rules", "a~b", arguments=matching)
-    assert await management.bindings()
+    assert await listed(management, "bindings")

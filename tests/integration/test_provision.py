@@ -19,6 +19,7 @@ from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
 from bridge.topology.resources import Policy
 from tests.fixtures.broker import Broker
+from tests.fixtures.listed import listed
 from tests.fixtures.relay import Relay
 from tests.fixtures.waiting import until
 
@@ -48,9 +49,11 @@ async def test_a_definition_is_written_when_all_it_stands_on_is_fenced(
             )
             await until(lambda: relay.holding.is_set() or provisioning.done())
             assert relay.holding.is_set()
-            exchanges = {row["name"] for row in await management.exchanges()}
+            exchanges = {row["name"] for row in await listed(management, "exchanges")}
             queues = {row["name"] for row in await management.queues()}
-            bindings = {(row["source"], row["destination"]) for row in await management.bindings()}
+            bindings = {
+                (row["source"], row["destination"]) for row in await listed(management, "bindings")
+            }
             assert {each.name for each in wanted.exchanges} <= exchanges
             assert {each.name for each in wanted.queues} <= queues
             assert {(each.source, each.destination) for each in wanted.bindings} <= bindings

@@ -36,6 +36,7 @@ from bridge.wire import headers
 from bridge.wire.basic import Properties, text
 from bridge.wire.record import Record
 from tests.fixtures.broker import Broker
+from tests.fixtures.listed import listed
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
 
@@ -413,7 +414,7 @@ async def test_dead_lettering_on_expiration_is_switched_while_the_queue_stands(
 
     places = {
         row["destination"]
-        for row in await door.management.bindings()
+        for row in await listed(door.management, "bindings")
         if row["source"] == "switched/$dlx" and "expired" in row["arguments"].values()
     }
     kept = {"switched/$deadletterqueue", "switched/$moved"}

@@ -15,9 +15,10 @@ from bridge.engine.forwarding.forwarding import Forwarding
 from bridge.model import entity as model
 from bridge.topology import definitions
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.entity_table import Changes, EntityTable, table_of
+from bridge.topology.entity_table import Changes, EntityTable
 from bridge.topology.wanted import WantedResources
 from tests.fixtures.counting_calls import calls_of
+from tests.fixtures.entity_table import table_of
 
 SIZES = (10, 100, 10_000)
 NEWEST = Capabilities.of("4.3.6")

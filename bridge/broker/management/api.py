@@ -143,6 +143,8 @@ class Management:
     ) -> Listing | None:
         """Return the exchanges, queues or bindings (`kind`) of the virtual host.
 
+        The bindings of the default exchange are included.
+
         Args:
             columns: the keys that are needed; none: all.
             unless: a digest; the result is None when the answer has it.
@@ -184,15 +186,6 @@ class Management:
     async def delete_queue(self, name: str) -> None:
         """Delete a queue, also one that AMQP can no longer delete."""
         await self._http.request("DELETE", "queues", self.vhost, name, absent=None)
-
-    async def exchanges(self, columns: Sequence[str] = ()) -> _Rows:
-        """Return the exchanges of the virtual host."""
-        return await self._rows("exchanges", self.vhost, columns=columns)
-
-    async def bindings(self) -> _Rows:
-        """Return the bindings of the virtual host, those of the default exchange included."""
-        with _naming_the_binding():
-            return await self._rows("bindings", self.vhost)
 
     async def bindings_from(self, exchange: str) -> _Rows:
         """Return the bindings of a source exchange; an empty list when it does not exist."""

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from bridge.model import entity as model
 from bridge.topology.definitions import assemble, entities
-from bridge.topology.entity_table import Changes, EntityTable, table_of
+from bridge.topology.entity_table import Changes, EntityTable
+from tests.fixtures.entity_table import table_of
 
 NAMES = ("a", "b", "C")
 
