@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bridge.background.shared import Shared
@@ -26,7 +26,7 @@ from bridge.broker.ready_counts import ReadyCounts
 from bridge.engine import texts
 from bridge.engine.bridges import Bridges
 from bridge.engine.deferral.entities import Deferral
-from bridge.engine.entity_counts import Answers, deferred_queue, queues_of
+from bridge.engine.entity_counts import Answers, queues_of
 from bridge.engine.ownership.services import Services
 from bridge.engine.peers import HELD, Peers, WaitingHere
 from bridge.engine.receiving.receivers import Receiving
@@ -168,36 +168,43 @@ class Counting:
 
     async def _ask_all(self, answers: Answers, entities: Sequence[model.Entity]) -> None:
         """Ask RabbitMQ and all other bridges; each question is for all entities."""
-        holding = [each for each in entities if not isinstance(each, model.Topic)]
-        deferred, others = await asyncio.gather(
-            self._deferred_queues(holding), self._bridges.others()
-        )
-        answers.missing = {name for name in map(deferred_queue, holding) if name not in deferred}
-        queues = [name for each in holding for name in queues_of(each)]
-        await asyncio.gather(
-            answers.ready.ask(name for name in queues if name not in answers.missing),
-            self._ask_bridges(answers, entities, others),
-            self._ask_figures(answers, entities),
-        )
+        queues = _queues(entities)
+        counted = _queues(each for each in entities if not isinstance(each, model.Topic))
+        asked: list[Awaitable[None]] = [self._ask_bridges(answers, entities)]
+        if len(queues) <= SINGLE_MAX:
+            asked.append(self._ask_singly(answers, queues, counted))
+        else:
+            asked += self._ask_figures(answers, queues), self._ask_by_list(answers, counted)
+        await asyncio.gather(*asked)
 
-    async def _deferred_queues(self, entities: Sequence[model.Entity]) -> Collection[str]:
-        """Return the queues for deferred messages that exist: most entities have none."""
-        if len(entities) > SINGLE_MAX:
-            return set(await self._management.queues_ending(names.DEFERRED_SUFFIX))
-        return await self._management.queue_figures(list(map(deferred_queue, entities)))
+    async def _ask_singly(
+        self, answers: Answers, queues: Sequence[str], counted: Sequence[str]
+    ) -> None:
+        """Ask for the figures of each queue, which say too whether it exists, then for counts."""
+        answers.figures = await self._management.queue_figures(queues)
+        await self._ask_ready(answers, counted, answers.figures)
 
-    async def _ask_figures(self, answers: Answers, entities: Sequence[model.Entity]) -> None:
-        queues = [name for each in entities for name in queues_of(each)]
-        there = [each for each in queues if each not in answers.missing]
-        if len(there) <= SINGLE_MAX:
-            answers.figures = await self._management.queue_figures(there)
-            return
+    async def _ask_by_list(self, answers: Answers, counted: Sequence[str]) -> None:
+        deferred = await self._management.queues_ending(names.DEFERRED_SUFFIX)
+        await self._ask_ready(answers, counted, set(deferred))
+
+    async def _ask_ready(
+        self, answers: Answers, counted: Sequence[str], existing: Collection[str]
+    ) -> None:
+        """Ask for counts; most entities have no queue for deferred messages."""
+        suffix = names.DEFERRED_SUFFIX
+        answers.missing = {
+            each for each in counted if each.endswith(suffix) and each not in existing
+        }
+        await answers.ready.ask(each for each in counted if each not in answers.missing)
+
+    async def _ask_figures(self, answers: Answers, queues: Sequence[str]) -> None:
         answers.figures = self._listed
         try:
             async with asyncio.timeout(FIGURES_WAIT_S * (4 if self._listed is None else 1)):
                 answers.figures = await self._figures.of()
         except TimeoutError:
-            log.info("counts.sizes_old entities=%d", len(entities))
+            log.info("counts.sizes_old queues=%d", len(queues))
 
     async def _list_figures(self, asked: list[None]) -> Mapping[str, Figures]:
         """Return the figures of all queues; they are read again after `FIGURES_S`."""
@@ -208,10 +215,9 @@ class Counting:
             self._listed_s = begin_s
         return self._listed
 
-    async def _ask_bridges(
-        self, answers: Answers, entities: Sequence[model.Entity], others: Sequence[bytes]
-    ) -> None:
+    async def _ask_bridges(self, answers: Answers, entities: Sequence[model.Entity]) -> None:
         paths = [each.path for each in entities]
+        others = await self._bridges.others()
         try:
             told = await asyncio.gather(*(self._ask(each, paths) for each in others))
         except ServiceBusError as error:
@@ -319,6 +325,10 @@ class _Known:
 
 def _key(entity: model.Entity) -> str:
     return entity.path.lower()
+
+
+def _queues(entities: Iterable[model.Entity]) -> list[str]:
+    return [name for each in entities for name in queues_of(each)]
 
 
 def _sums(told: Iterable[Sequence[int]], count: int) -> list[int]:

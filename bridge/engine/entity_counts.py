@@ -94,11 +94,6 @@ class Answers:
         return found.messages
 
 
-def deferred_queue(entity: model.Entity) -> str:
-    """Return the name of the queue of an entity's deferred messages."""
-    return names.deferred_queue(entity.path)
-
-
 def queues_of(entity: model.Entity) -> list[str]:
     """Return the names of all queues that may have messages of an entity, without its buckets."""
     found = message_queues(entity)

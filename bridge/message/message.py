@@ -105,7 +105,8 @@ class Message:
     @property
     def death(self) -> tuple[str, str] | None:
         """Reason and description of a message that RabbitMQ itself dead-lettered."""
-        return death_of(self.record.properties.headers or _NO_HEADERS)
+        table = self.record.properties.headers
+        return death_of(table) if table and _DEATH in table else None
 
     @property
     def death_reason(self) -> str:
