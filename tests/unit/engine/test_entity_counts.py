@@ -9,8 +9,9 @@ import pytest
 from bridge.broker.errors import BrokerSilent
 from bridge.broker.management.api import Figures
 from bridge.broker.ready_counts import ReadyCounts
-from bridge.engine.entity_counts import Answers, deferred_queue, queues_of
+from bridge.engine.entity_counts import Answers, queues_of
 from bridge.model import entity as model
+from bridge.topology import names
 
 ORDERS, EVENTS = model.Queue(name="orders"), model.Topic(name="events")
 AUDIT = model.Subscription(topic="events", name="audit")
@@ -21,7 +22,7 @@ def answers() -> Answers:
     queues = [*queues_of(ORDERS), *queues_of(AUDIT)]
     return Answers(
         ReadyCounts(cast(Any, None)),
-        missing={deferred_queue(ORDERS), deferred_queue(AUDIT)},
+        missing={names.deferred_queue(ORDERS.path), names.deferred_queue(AUDIT.path)},
         figures={name: Figures(2, 10) for name in queues},
     )
 
