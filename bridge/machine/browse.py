@@ -1,6 +1,7 @@
 """The knowledge behind peeks: which messages an entity has, and where they stand.
 
-    settled stream    numbers that have left a queue, as bridges acked them (`Numbers`)
+    settled stream    numbers that have left a queue, as bridges acked them, and how often
+                      messages have failed (`Numbers`)
     moved stream      every message that was dead-lettered, deferred or put back after it had its
                       number; the last entry of a number gives the message's place (`Places`)
     deferred list     the numbers of all deferred messages, as their owner had them (`Deferred`)
@@ -26,6 +27,9 @@ from bridge.wire.basic import FieldValue, Table, text_in
 from bridge.wire.copies import Reader
 from bridge.wire.settled import Settled
 
+COUNTS_MAX = 100_000
+"""The most counts of failed deliveries of one queue; the earliest are forgotten."""
+
 _ABSENT: FieldValue = ("V", None)
 _DEATH_QUEUE = "x-first-death-queue"
 
@@ -39,11 +43,13 @@ class Numbers:
         floor: no lower number is available or locked, by RabbitMQ's count.
         stayed: numbers that only the moved stream says have left, and that have not, by RabbitMQ's
             counts.
+        failed: how often messages have failed, as far as anybody has written it.
     """
 
     def __init__(self) -> None:
         self.active = Ranges()
         self.deferred = Ranges()
+        self.failed: dict[int, int] = {}
         self.floor = 0
         self.stayed: frozenset[int] = frozenset()
         self._moved: set[int] = set()
@@ -57,8 +63,28 @@ class Numbers:
                 self._moved.difference_update(range(first, last + 1))
             else:
                 self._moved = {each for each in self._moved if not first <= each <= last}
+            self._forget_failed(first, last)
+        for number, count in entry.failed.items():
+            self._note_failed(number, count)
         for first, last in entry.deferred:
             self.deferred.add(first, last)
+
+    def _note_failed(self, number: int, count: int) -> None:
+        if number in self.active and number not in self._moved:
+            return  # another process has written that it has left
+        failed = self.failed
+        count = max(count, failed.pop(number, 0))
+        if len(failed) >= COUNTS_MAX:
+            del failed[next(iter(failed))]
+        failed[number] = count
+
+    def _forget_failed(self, first: int, last: int) -> None:
+        failed = self.failed
+        if last - first < len(failed):
+            for number in range(first, last + 1):
+                failed.pop(number, None)
+        elif failed:
+            self.failed = {each: failed[each] for each in failed if not first <= each <= last}
 
     def moved(self, number: int, place: Place) -> None:
         """Take an entry of the moved stream.

@@ -95,12 +95,7 @@ class Message:
         Args:
             max_delivery_count: RabbitMQ's delivery limit, when RabbitMQ made the dead letter.
         """
-        kind, stamped = (self.record.properties.headers or _NO_HEADERS).get(
-            headers.DEAD_LETTERED, _ABSENT
-        )
-        if kind == "l" and isinstance(stamped, int):
-            return stamped
-        return max_delivery_count if self.death_reason == DELIVERY_COUNT_REASON else self.generation
+        return died_after(self.record.properties.headers or _NO_HEADERS, max_delivery_count)
 
     @property
     def death(self) -> tuple[str, str] | None:
@@ -167,6 +162,16 @@ def unreadable(body: bytes, exchange: str) -> Facts:
     """Return the attributes of a message of which nothing but the body can be read."""
     record = Record(Properties(delivery_mode=2), body)
     return -1, None, exchange, record, 0, None, 0, 0, (-1, 0)
+
+
+def died_after(table: Table, max_delivery_count: int) -> int:
+    """Failed deliveries of a dead letter with these headers: see `Message.died_after`."""
+    kind, stamped = table.get(headers.DEAD_LETTERED, _ABSENT)
+    if kind == "l" and isinstance(stamped, int):
+        return stamped
+    if death_of(table) == DELIVERY_COUNT_EXCEEDED:
+        return max_delivery_count
+    return _integer(table, headers.DELIVERED, 0)
 
 
 def death_of(table: Table) -> tuple[str, str] | None:

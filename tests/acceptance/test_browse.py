@@ -28,6 +28,7 @@ from tests.acceptance.sdk import (
     receive,
     seconds,
     send,
+    sleep_until,
     take,
     texts,
 )
@@ -47,6 +48,7 @@ ENTITIES = {
         "aio",
         "content",
         "dead",
+        "dead-counts",
         "deferred",
         "emptied",
         "locked",
@@ -57,6 +59,7 @@ ENTITIES = {
     )
 } | {
     "beside": {"LockDuration": "PT1M", "MaxDeliveryCount": 10},
+    "failed": {"LockDuration": "PT5S", "MaxDeliveryCount": 10},
     "session-ids": {"RequiresSession": True},
     "crowded-session-ids": {"RequiresSession": True},
     "entity-ttl": {"DefaultMessageTimeToLive": "PT1H"},
@@ -264,6 +267,57 @@ def test_dead_letters_are_shown_in_their_queue_alone(bridge: Any) -> None:
         assert peek(client, "dead") == []
 
 
+def test_a_peek_shows_how_often_a_message_has_failed(bridge: Any) -> None:
+    """From the first peek on: abandoned, its lock ended, and while it is locked again."""
+    with client_of(bridge) as client:
+        send(client, "failed", "often", "never")
+        with client.get_queue_receiver("failed") as receiver:
+            often, never = receive(receiver, 2)
+            receiver.abandon_message(often)
+            receiver.complete_message(never)
+            assert [m.delivery_count for m in peek(client, "failed")] == [1]
+            (again,) = receive(receiver)
+            assert again.delivery_count == 1
+            assert [m.delivery_count for m in peek(client, "failed")] == [1]
+            receiver.abandon_message(again)
+            assert [m.delivery_count for m in peek(client, "failed")] == [2]
+            (again,) = receive(receiver)
+            sleep_until(again.locked_until_utc, and_s=0.5)
+            eventually(
+                lambda: [m.delivery_count for m in peek(client, "failed")] == [3],
+                "the end of a lock counts",
+            )
+            (again,) = receive(receiver)
+            assert again.delivery_count == 3
+            receiver.defer_message(again)
+            assert [m.delivery_count for m in peek(client, "failed")] == [4]
+            receiver.complete_message(*receiver.receive_deferred_messages(again.sequence_number))
+
+
+def test_a_peek_at_dead_letters_shows_the_count_that_a_receiver_sees(bridge: Any) -> None:
+    """Moved by RabbitMQ or by the client; to abandon one there counts nothing."""
+    with client_of(bridge) as client:
+        send(client, "dead-counts", "failed", "mine")
+        with client.get_queue_receiver("dead-counts") as receiver:
+            for _ in range(2):
+                failed, mine = receive(receiver, 2)
+                assert str(failed) == "failed"
+                receiver.abandon_message(failed)
+                if mine.delivery_count == 1:
+                    receiver.dead_letter_message(mine, reason="r")
+                else:
+                    receiver.abandon_message(mine)
+        eventually(lambda: len(peek(client, "dead-counts", sub_queue=DEAD)) == 2, "both are there")
+        with client.get_queue_receiver("dead-counts", sub_queue=DEAD) as receiver:
+            for _ in range(2):
+                found = peek(client, "dead-counts", sub_queue=DEAD)
+                assert {str(m): m.delivery_count for m in found} == {"failed": 2, "mine": 1}
+                messages = receive(receiver, 2)
+                assert {str(m): m.delivery_count for m in messages} == {"failed": 2, "mine": 1}
+                for message in messages:
+                    receiver.abandon_message(message)
+
+
 def test_an_expired_message_is_shown_among_the_dead_letters(bridge: Any) -> None:
     """And not among the others."""
     with client_of(bridge) as client:
@@ -330,6 +384,12 @@ def test_subscriptions_have_their_own_numbers(bridge: Any) -> None:
             one.complete_message(second)
             one.dead_letter_message(third, reason="r")
             assert texts(one.peek_messages(9, sequence_number=1)) == ["a"]
+            one.abandon_message(first)
+            (found,) = one.peek_messages(9, sequence_number=1)
+            assert (str(found), found.delivery_count) == ("a", 1)
+            (first,) = receive(one)
+            found, *_ = other.peek_messages(9, sequence_number=1)
+            assert (str(found), found.delivery_count) == ("a", 0)
             assert texts(other.peek_messages(9, sequence_number=1)) == ["a", "b", "c"]
             one.complete_message(first)
         with client.get_subscription_receiver("events", "all", sub_queue=DEAD) as dead:
@@ -430,7 +490,7 @@ def test_deferred_messages_are_found_whatever_a_killed_bridge_has_settled(
 
 
 def test_a_bridge_that_starts_anew_shows_the_same(start_bridge: Any) -> None:
-    """What was settled out of order after the first peek, and by a bridge that was killed."""
+    """What was settled out of order after the first peek, by a bridge that was killed; counts."""
     first = start_bridge()
     with client_of(first) as client:
         send(client, "settled", *map(str, range(6)))
@@ -439,7 +499,10 @@ def test_a_bridge_that_starts_anew_shows_the_same(start_bridge: Any) -> None:
             messages = receive(receiver, 6)
             for message in messages[1:4]:
                 receiver.complete_message(message)
-            assert texts(peek(client, "settled")) == ["0", "4", "5"]
+            receiver.abandon_message(messages[4])
+            found = peek(client, "settled")
+            assert [(str(m), m.delivery_count) for m in found] == [("0", 0), ("4", 1), ("5", 0)]
     first.kill()
     with client_of(start_bridge()) as client:
-        assert texts(peek(client, "settled")) == ["0", "4", "5"]
+        found = peek(client, "settled")
+        assert [(str(m), m.delivery_count) for m in found] == [("0", 0), ("4", 1), ("5", 0)]

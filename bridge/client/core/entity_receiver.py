@@ -120,7 +120,7 @@ class EntityReceiver:
             return
         if self.place.update(described):
             self._deduplicator.forget()
-            self.record.stop()
+            self.record.forget()
         self._follow(described)
 
     def _follow(self, described: Described) -> None:
@@ -260,6 +260,8 @@ class EntityReceiver:
             return
         if self.place.is_dead_letter:
             held.failures = held.died_after(self.place.queue.max_delivery_count)
+        elif held.failures:
+            self.record.failed(held.number, held.failures)
         receiver = self._credit.arrived(held.fetch, held, self._wire.now_s())
         if receiver is not None:
             self._deliver(receiver, held)

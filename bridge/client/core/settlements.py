@@ -15,6 +15,7 @@ from itertools import islice
 from bridge.client.core.publisher import Publisher
 from bridge.client.core.wire import Confirmed, Unroutable, Wire
 from bridge.client.exceptions import ServiceBusError
+from bridge.machine.failed_deliveries import FailedDeliveries
 from bridge.machine.publication import Publication
 from bridge.machine.ranges import ranges_of
 from bridge.topology import names
@@ -31,7 +32,7 @@ UNTOLD_MAX = 1_000_000
 
 
 class Record:
-    """The settled numbers of one queue.
+    """The settled numbers of one queue, and how often its messages have failed.
 
     Args:
         queue: the queue's name.
@@ -54,11 +55,14 @@ class Record:
         self.is_telling = False
         self._earlier: Iterator[int] = iter(())
         self._untold: set[int] = set()
+        self._failed = FailedDeliveries()
 
     @property
     def is_silent(self) -> bool:
-        """Whether there are remembered numbers, and none is published yet."""
-        return not self.is_on and next(self._known(), None) is not None
+        """Whether there are remembered numbers or counts, and none is published yet."""
+        if self.is_on:
+            return False
+        return bool(self._failed.counts) or next(self._known(), None) is not None
 
     def begin(self) -> None:
         """Begin to publish: the remembered numbers, and from now on each number that leaves."""
@@ -68,13 +72,29 @@ class Record:
             self._changed()
 
     def stop(self) -> None:
-        """Stop publishing: the entity has never been peeked, or was deleted."""
+        """Stop publishing: the entity has never been peeked, or was deleted.
+
+        What is remembered is published once `begin` is called.
+        """
         self.is_on = False
         self._earlier = iter(())
         self._untold.clear()
 
+    def forget(self) -> None:
+        """Stop, and forget the counts: the entity was deleted, and numbers begin anew."""
+        self.stop()
+        self._failed.counts.clear()
+
+    def failed(self, number: int, failures: int) -> None:
+        """Note how often a message has failed."""
+        self._failed.note(number, failures)
+        if self.is_on and not self.is_telling:
+            self._changed()
+
     def left(self, number: int) -> None:
         """Note the number of a message that left the queue."""
+        if self._failed.counts:
+            self._failed.left(number)
         if self.is_on and number >= 0 and len(self._untold) < UNTOLD_MAX:
             self._untold.add(number)
             if not self.is_telling:
@@ -82,18 +102,20 @@ class Record:
 
     @property
     def has_untold(self) -> bool:
-        """Whether numbers wait to be published."""
-        return bool(self._untold)
+        """Whether numbers or counts wait to be published."""
+        return bool(self._untold) or (self.is_on and bool(self._failed.counts))
 
-    def part(self) -> tuple[list[int], bool]:
-        """Return the unconfirmed numbers, and whether these are all."""
+    def part(self) -> tuple[list[int], dict[int, int], bool]:
+        """Return the unconfirmed numbers and counts, and whether these are all."""
         earlier = list(islice(self._earlier, AT_ONCE))
         self._untold.update(earlier)
-        return list(self._untold), len(earlier) < AT_ONCE
+        failed = dict(self._failed.counts) if self.is_on else {}
+        return list(self._untold), failed, len(earlier) < AT_ONCE
 
-    def told(self, numbers: list[int]) -> None:
-        """Forget confirmed numbers."""
+    def told(self, numbers: list[int], failed: dict[int, int]) -> None:
+        """Forget confirmed numbers and counts."""
         self._untold.difference_update(numbers)
+        self._failed.written(failed)
 
 
 class Settlements:
@@ -127,13 +149,13 @@ class Settlements:
                 self._later(AGAIN_S)
 
     def tell(self, record: Record, told: Confirmed) -> None:
-        """Publish all numbers of one queue.
+        """Publish all numbers and counts of one queue.
 
         Args:
             told: called when RabbitMQ has confirmed all, or with the first error: `Unroutable`
                 before the first peek.
         """
-        numbers, is_all = record.part()
+        numbers, failed, is_all = record.part()
 
         def confirmed(error: Exception | None) -> None:
             if error is not None:
@@ -141,17 +163,17 @@ class Settlements:
                     record.stop()
                 told(error)
                 return
-            record.told(numbers)
+            record.told(numbers, failed)
             if is_all:
                 told(None)
             else:
                 self.tell(record, told)
 
-        if not numbers:
+        if not numbers and not failed:
             told(None)
             return
         try:
-            self._publisher.publish_all(_entries(record.stream, numbers), confirmed)
+            self._publisher.publish_all(_entries(record.stream, numbers, failed), confirmed)
         except ServiceBusError as error:
             told(error)
 
@@ -173,6 +195,6 @@ class Settlements:
             self._later(FLUSH_S if error is None else AGAIN_S)
 
 
-def _entries(stream: str, numbers: list[int]) -> list[Publication]:
-    bodies = entries(ranges_of(numbers), [])
+def _entries(stream: str, numbers: list[int], failed: dict[int, int]) -> list[Publication]:
+    bodies = entries(ranges_of(numbers), [], failed)
     return [Publication("", stream, PROPERTIES, body) for body in bodies]

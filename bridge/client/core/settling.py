@@ -80,6 +80,8 @@ class Settling:
             return
         self._deduplicator.let_go(held)
         self._send_back(held, is_counted=is_counted)
+        if is_counted and not self._place.is_dead_letter:
+            self._record.failed(held.number, held.failures + 1)
         for copy in self._deduplicator.take_free(held):
             self._send_back(copy, is_counted=is_counted)
 

@@ -24,7 +24,7 @@ from bridge.engine.browse.view import BrowseView, Copy
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.services import Services
 from bridge.machine.browse import Place, expires_ms, is_active_entry
-from bridge.message.message import death_of
+from bridge.message.message import death_of, died_after
 from bridge.model import entity as model
 from bridge.model.errors import ServerBusy
 from bridge.model.name import EntityPath, SubQueue
@@ -182,7 +182,7 @@ class Browsing:
                 return numbers.next_active(number + 1)
             until_ms = expires_ms(table, view.reader)
             if until_ms is None or until_ms > now:
-                page.add(_received(entry, view.reader, number))
+                page.add(_received(entry, view.reader, number, numbers.failed.get(number, 0)))
             if not page.is_full:
                 return numbers.next_active(number + 1)
             page.end_at(number)
@@ -203,7 +203,7 @@ class Browsing:
             elif number >= start and is_active_entry(table) and number not in view.places:
                 until_ms = expires_ms(table, None)
                 if not numbers.is_gone(number) and (until_ms is None or until_ms > now):
-                    page.add(_received(entry, None, number))
+                    page.add(_received(entry, None, number, numbers.failed.get(number, 0)))
             return False
 
         stream = names.journal(view.entity.front)
@@ -229,16 +229,21 @@ class Browsing:
     ) -> None:
         offsets = {copies[number].offset: number for number in numbers}
         now, last = now_ms(), 0
+        failed, deliveries_max = view.active.numbers.failed, view.entity.max_delivery_count
 
         def take(entry: Entry) -> bool:
             nonlocal last
             last = max(last, entry.offset)
             number = offsets.pop(entry.offset, None)
             if number is not None:
-                place = copies[number].place
-                until_ms = expires_ms(entry.properties.headers or {}, view.reader)
+                place, table = copies[number].place, entry.properties.headers or {}
+                until_ms = expires_ms(table, view.reader)
                 if place is not Place.ACTIVE or until_ms is None or until_ms > now:
-                    page.add(_received(entry, view.reader, number, place))
+                    if place is Place.DEAD:
+                        failures = died_after(table, deliveries_max)
+                    else:
+                        failures = failed.get(number, 0)
+                    page.add(_received(entry, view.reader, number, failures, place))
             return not any(last < each <= last + NEAR for each in offsets)
 
         stream = names.moved(view.entity.front)
@@ -346,9 +351,18 @@ class _Page:
 
 
 def _received(
-    entry: Entry, reader: Reader | None, number: int, place: Place | None = None
+    entry: Entry,
+    reader: Reader | None,
+    number: int,
+    failures: int,
+    place: Place = Place.ACTIVE,
 ) -> Received:
-    """Return a message for a gateway; `time_to_live_ms` is only the message's own TTL."""
+    """Return a message for a gateway; `time_to_live_ms` is only the message's own TTL.
+
+    Args:
+        failures: how often it has failed, as far as anybody has written it; of a dead letter,
+            before it was one.
+    """
     properties = entry.properties
     table = _stored(properties)
     if reader is not None:
@@ -358,9 +372,9 @@ def _received(
         record=Record(properties, entry.body),
         sequence_number=number,
         enqueued_ms=_integer(table, headers.ENQUEUED_TIME) or 0,
-        delivery_count=_integer(table, headers.DELIVERED)
-        or _integer(table, headers.DEAD_LETTERED)
-        or 0,
+        delivery_count=failures
+        if place is Place.DEAD
+        else max(failures, _integer(table, headers.DELIVERED) or 0),
         time_to_live_ms=_integer(table, headers.TIME_TO_LIVE) if has_own_ttl else None,
         dead_letter=death_of(table) if place in (Place.DEAD, Place.DEAD_DEFERRED) else None,
         is_deferred=place in (Place.DEFERRED, Place.DEAD_DEFERRED),

@@ -1,8 +1,9 @@
-"""Settled numbers: the messages that have left a queue, written for peeks to its `$settled` stream.
+"""Settled numbers and delivery counts, written for peeks to a queue's `$settled` stream.
 
 The first peek makes the stream (`begin`). Other bridges learn of it by a notification, or look for
 it when they first receive from the queue. From then on each bridge writes the numbers that it has
-settled every `FLUSH_S`. A bridge that is killed has not written its last numbers.
+settled, and how often messages have failed, every `FLUSH_S`. A bridge that is killed has not
+written its last ones.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bridge.broker.connection.address import is_there
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.sender import Sender
+from bridge.machine.failed_deliveries import FailedDeliveries
 from bridge.machine.ranges import ranges_of
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names, parts
@@ -47,11 +49,12 @@ class _State(Enum):
 
 
 class Record:
-    """Settled numbers of one queue that this process has not yet written to the settled stream.
+    """What this process has not yet written to the settled stream of one queue.
 
     Attributes:
         active: numbers of messages that have left the queue.
         deferred: numbers of its deferred messages that have been settled.
+        failed: how often messages of the queue have failed; also before the first peek.
         known: yields the numbers that this process knows to be settled.
     """
 
@@ -61,16 +64,19 @@ class Record:
         self.known: Callable[[], Iterator[int]] = lambda: iter(())
         self.active: list[int] = []
         self.deferred: list[int] = []
+        self.failed = FailedDeliveries()
         self.is_being_told = False
         self.writing = asyncio.Lock()
 
     @property
     def is_told(self) -> bool:
-        """Whether no number waits to be written."""
-        return not self.active and not self.deferred
+        """Whether nothing waits to be written."""
+        return not self.active and not self.deferred and not self.failed.counts
 
     def left_active(self, number: int) -> None:
         """Note that a message has left its queue."""
+        if self.failed.counts:
+            self.failed.left(number)
         if self.state is not _State.OFF and number >= 0:
             self.active.append(number)
 
@@ -80,10 +86,15 @@ class Record:
             self.deferred.append(number)
 
     def stop(self) -> None:
-        """Forget all numbers: the queue has no settled stream."""
+        """Forget all settled numbers: the queue has no settled stream."""
         self.state = _State.OFF
         self.active.clear()
         self.deferred.clear()
+
+    def forget(self) -> None:
+        """Forget all: the entity was deleted."""
+        self.stop()
+        self.failed.counts.clear()
 
 
 class Settlements:
@@ -116,7 +127,7 @@ class Settlements:
         for path in changes.gone:
             for queue in (names.active_queue(path), names.dead_letter_queue(path)):
                 if (record := self._records.pop(queue, None)) is not None:
-                    record.stop()
+                    record.forget()
 
     async def begin(self, queue: str) -> bool:
         """Make a queue's settled stream, unless it exists; return whether it was made now.
@@ -152,7 +163,7 @@ class Settlements:
             log.warning("settled.untold stream=%s error=%s", record.stream, error)
 
     async def _tell_known(self, record: Record) -> None:
-        """Write all known settled numbers of a queue.
+        """Write all known settled numbers and delivery counts of a queue.
 
         Of deferred messages none are known: their queue's owner tells a peek which are there.
         """
@@ -220,18 +231,17 @@ class Settlements:
     async def _flush(self, record: Record) -> None:
         async with record.writing:
             active, deferred = record.active[:], record.deferred[:]
-            if not active and not deferred:
+            failed = dict(record.failed.counts)
+            if record.is_told:
                 return
             del record.active[:], record.deferred[:]
             try:
-                await self._write(record, active, deferred)
+                for body in entries(ranges_of(active), ranges_of(deferred), failed):
+                    await self._sender.publish("", record.stream, PROPERTIES, body)
+                record.failed.written(failed)
             except Unroutable:
-                record.stop()  # the entity was deleted, and its streams with it
+                record.forget()  # the entity was deleted, and its streams with it
             except BaseException:
                 record.active[:0] = active[-UNTOLD_MAX:]
                 record.deferred[:0] = deferred[-UNTOLD_MAX:]
                 raise
-
-    async def _write(self, record: Record, active: list[int], deferred: list[int]) -> None:
-        for body in entries(ranges_of(active), ranges_of(deferred)):
-            await self._sender.publish("", record.stream, PROPERTIES, body)

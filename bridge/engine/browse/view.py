@@ -96,7 +96,8 @@ class Side:
         self._read_bytes += len(entry.body)
 
     async def _write_again(self) -> None:
-        for body in entries(self.numbers.recorded(), list(self.numbers.deferred)):
+        numbers = self.numbers
+        for body in entries(numbers.recorded(), list(numbers.deferred), numbers.failed):
             await self._sender.publish("", names.settled(self.queue), PROPERTIES, body)
 
 

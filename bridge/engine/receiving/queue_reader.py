@@ -220,6 +220,7 @@ class QueueReader:
         if incarnation_of(queue) != incarnation_of(self.queue):
             self._channels.give_up()
             self._deduplicator.forget()
+            self._record.failed.counts.clear()
         self.queue, self._reader = queue, reader_of(queue)
         self._limit()
 
@@ -307,6 +308,8 @@ class QueueReader:
             return
         if self.is_dead_letter:
             holding.failures = holding.died_after(self.queue.max_delivery_count)
+        elif holding.failures:
+            self._record.failed.note(holding.number, holding.failures)
         receiver = self._credit.arrived(fetch, holding, self._loop.time())
         if receiver is not None:
             self._deliver(self, receiver, holding)
@@ -350,6 +353,8 @@ class QueueReader:
         """Return a message to its queue; before 4.3 every return counts as a failed delivery."""
         self._deduplicator.let_go(holding)
         self._send_back(holding, point, is_counted=is_counted)
+        if is_counted and not self.is_dead_letter:
+            self._record.failed.note(holding.number, holding.failures + 1)
         self._end_waits(holding, is_counted=is_counted)
 
     def _end_waits(self, holding: HeldMessage, *, is_counted: bool = False) -> None:

@@ -125,6 +125,46 @@ def test_all_is_told_at_once_when_it_is_asked_for() -> None:
     assert (len(told(channel)), answers) == (3, [None, None, None])
 
 
+def counts(channel: ScriptedChannel) -> list[dict[int, int]]:
+    """The counts of failed deliveries in each entry."""
+    return [Settled.decode(body).failed for _, body, _ in channel.published]
+
+
+def test_how_often_messages_have_failed_is_told_from_the_first_peek_on() -> None:
+    """The last count of each that has not left, also what failed before that peek."""
+    wire, _, record = a_record()
+    for number, failures in ((8, 1), (9, 1), (8, 2)):
+        record.failed(number, failures)
+    record.left(9)
+    wire.advance(10)
+    assert wire.channels == []
+    assert record.is_silent
+    record.begin()
+    wire.advance(0.06)
+    (channel,) = wire.channels
+    assert counts(channel) == [{8: 2}]
+    record.failed(8, 3)
+    confirm(channel)
+    wire.advance(1)
+    assert counts(channel)[1:] == [{8: 3}]
+    confirm(channel, Refused("no leader"))
+    wire.advance(2)
+    assert counts(channel)[2:] == [{8: 3}]
+    confirm(channel)
+    wire.advance(10)
+    assert len(channel.published) == 3
+
+
+def test_counts_of_an_entity_that_was_made_anew_are_not_told() -> None:
+    """Its numbers begin at 1 again."""
+    wire, _, record = a_record()
+    record.failed(8, 1)
+    record.forget()
+    record.begin()
+    wire.advance(0.1)
+    assert counts(wire.channels[0]) == [{}]
+
+
 def test_what_is_remembered_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """And whoever asked hears when RabbitMQ has all of it, though another tells it beside."""
     monkeypatch.setattr("bridge.client.core.settlements.AT_ONCE", 3)

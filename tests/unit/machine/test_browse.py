@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,6 +94,51 @@ def test_the_newest_of_a_count_are_there() -> None:
     assert newest([5, 1, 3], 2) == 3
     assert newest([5, 1, 3], 3) is None
     assert newest([5], 0) == 6
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["failed", "settled", "dead", "back"]), st.integers(1, 4)),
+        max_size=40,
+    ),
+    st.data(),
+)
+def test_a_message_shows_the_highest_count_that_anybody_has_written(
+    happened: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    """Whatever the order of the processes' entries, read twice or not; none of what has left."""
+    failures: Counter[int] = Counter()
+    settled: set[int] = set()
+    written: list[Settled | tuple[int, Place]] = []
+    for what, number in happened:
+        if what == "failed":
+            failures[number] += 1
+            written.append(Settled(failed={number: failures[number]}))
+        elif what == "settled":
+            settled.add(number)
+            written.append(Settled(active=[(number, number)]))
+        else:
+            written.append((number, Place.DEAD if what == "dead" else Place.ACTIVE))
+    numbers = Numbers()
+    for entry in data.draw(st.permutations(written + written[::2])):
+        if isinstance(entry, Settled):
+            numbers.take(Settled.decode(entry.encode()))
+        else:
+            numbers.moved(*entry)
+    for number in range(1, 5):
+        if number not in settled:
+            assert numbers.failed.get(number, 0) == failures[number]
+        else:
+            assert number not in numbers.failed
+
+
+def test_a_view_keeps_the_latest_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many that a queue in which all has failed costs a few megabytes."""
+    monkeypatch.setattr("bridge.machine.browse.COUNTS_MAX", 3)
+    numbers = Numbers()
+    for number in (1, 2, 3, 1, 4):
+        numbers.take(Settled(failed={number: 1}))
+    assert list(numbers.failed) == [3, 1, 4]
 
 
 @given(
