@@ -89,10 +89,7 @@ class Settled:
                 active=_unpack(found.get(Kind.ACTIVE, b"")),
                 deferred=_unpack(found.get(Kind.DEFERRED, b"")),
                 mark=found.get(Kind.MARK, b""),
-                failed={
-                    number: count
-                    for number, count in _COUNT.iter_unpack(found.get(Kind.FAILED, b""))
-                },
+                failed=dict(_COUNT.iter_unpack(found.get(Kind.FAILED, b""))),
             )
         except struct.error as error:
             raise MalformedEntry(str(error)) from error

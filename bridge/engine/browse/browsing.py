@@ -20,6 +20,7 @@ from bridge.engine import texts
 from bridge.engine.api import Received
 from bridge.engine.browse.explaining import Explaining, Held, Listed
 from bridge.engine.browse.journal_scan import STOP, JournalScan
+from bridge.engine.browse.page import Page
 from bridge.engine.browse.view import BrowseView, Copy
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.services import Services
@@ -35,17 +36,10 @@ from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table
 from bridge.wire.copies import Reader
 from bridge.wire.record import Record
-from bridge.wire.sessions import session_id_in
 from bridge.wire.stamp import read_waiting
 
 COUNT_MAX = 250
 """The most messages of one peek, as Azure has it."""
-
-PAGE_BYTES_MAX = 1 << 20
-"""The most bytes of a page; its first message may be larger."""
-
-PREFETCH = 64
-"""The most entries on their way at a time: 16 MiB of messages of 256 KiB."""
 
 NEAR = 64
 """The largest distance in offsets of moved messages that one read covers."""
@@ -120,7 +114,7 @@ class Browsing:
         Raises:
             ServerBusy: RabbitMQ does not answer now.
         """
-        page = _Page(min(count, COUNT_MAX), session_id)
+        page = Page(min(count, COUNT_MAX), session_id)
         try:
             if isinstance(entity, model.Topic):
                 await self._scheduled(page, entity.path, self._topic(entity), start)
@@ -134,7 +128,7 @@ class Browsing:
         return page.result()
 
     async def _peek(
-        self, page: _Page, path: EntityPath, entity: model.ReceiveEntity, start: int
+        self, page: Page, path: EntityPath, entity: model.ReceiveEntity, start: int
     ) -> None:
         view, explaining = await self._view(entity)
         if not page.count:
@@ -172,7 +166,7 @@ class Browsing:
             self._topics[key] = JournalScan(self._connections, names.journal(topic.path), None)
         return self._topics[key]
 
-    async def _active(self, page: _Page, view: BrowseView, start: int) -> None:
+    async def _active(self, page: Page, view: BrowseView, start: int) -> None:
         numbers, now = view.active.numbers, now_ms()
 
         def take(number: int, entry: Entry) -> int:
@@ -190,7 +184,7 @@ class Browsing:
 
         await view.journal.scan(numbers.next_active(start), take, prefetch=page.prefetch)
 
-    async def _whole(self, page: _Page, view: BrowseView, start: int) -> None:
+    async def _whole(self, page: Page, view: BrowseView, start: int) -> None:
         """Read the whole journal of a partitioned queue: it is not in the order of its numbers."""
         waiting = set(await self._waiting(view.entity.path, start, SESSION_READ_MAX))
         numbers, now = view.active.numbers, now_ms()
@@ -213,7 +207,7 @@ class Browsing:
         )
 
     async def _moved(
-        self, page: _Page, view: BrowseView, copies: dict[int, Copy], start: int
+        self, page: Page, view: BrowseView, copies: dict[int, Copy], start: int
     ) -> None:
         """Add messages of the moved stream, lowest numbers first."""
         there = sorted(copies)
@@ -225,7 +219,7 @@ class Browsing:
         await _read_on(page, start, named, partial(self._moved_of, page, view, copies))
 
     async def _moved_of(
-        self, page: _Page, view: BrowseView, copies: dict[int, Copy], numbers: list[int]
+        self, page: Page, view: BrowseView, copies: dict[int, Copy], numbers: list[int]
     ) -> None:
         offsets = {copies[number].offset: number for number in numbers}
         now, last = now_ms(), 0
@@ -258,12 +252,12 @@ class Browsing:
             # Messages at offsets that were passed are no more in the stream: they are not shown.
             offsets = {each: number for each, number in offsets.items() if each > last}
 
-    async def _scheduled(self, page: _Page, path: str, scan: JournalScan, start: int) -> None:
+    async def _scheduled(self, page: Page, path: str, scan: JournalScan, start: int) -> None:
         named = partial(self._waiting, path)
         await _read_on(page, start, named, partial(self._scheduled_of, page, scan))
 
     @staticmethod
-    async def _scheduled_of(page: _Page, scan: JournalScan, numbers: list[int]) -> None:
+    async def _scheduled_of(page: Page, scan: JournalScan, numbers: list[int]) -> None:
         left = deque(numbers)
 
         def take(number: int, entry: Entry) -> int:
@@ -276,7 +270,7 @@ class Browsing:
         await scan.scan(numbers[0], take, prefetch=page.prefetch)
 
 
-async def _read_on(page: _Page, start: int, named: Named, read: Read) -> None:
+async def _read_on(page: Page, start: int, named: Named, read: Read) -> None:
     """Read the messages of a source from a number on, until the page has one or none is left.
 
     Args:
@@ -293,61 +287,6 @@ async def _read_on(page: _Page, start: int, named: Named, read: Read) -> None:
             return
         # These messages are gone, or of other sessions. An empty page would end the client's peeks.
         start, limit = numbers[-1] + 1, max(limit, COUNT_MAX)
-
-
-class _Page:
-    """The messages that the sources have given; `result` returns those of the lowest numbers."""
-
-    def __init__(self, count: int, session_id: str | None) -> None:
-        self.count = count
-        self.session_id = session_id
-        self._found: dict[int, Received] = {}
-        self._bytes = 0
-        self._end: int | None = None
-
-    def end_at(self, number: int) -> None:
-        """End the page at this number: a source may have more messages behind it."""
-        self._end = number if self._end is None else min(self._end, number)
-
-    def has_up_to(self, number: int) -> bool:
-        """Return whether the page has a message up to this number, or ends at or before it."""
-        is_over = self._end is not None and self._end <= number
-        return is_over or any(each <= number for each in self._found)
-
-    @property
-    def prefetch(self) -> int:
-        """The prefetch of a read for this page."""
-        return PREFETCH if self.session_id is not None else min(self.count + 4, PREFETCH)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the page has enough messages, or more bytes than `PAGE_BYTES_MAX`."""
-        return len(self._found) >= self.count or self._bytes > PAGE_BYTES_MAX
-
-    def add(self, received: Received) -> None:
-        """Add a message, unless the peek is for another session."""
-        record = received.record
-        wanted = self.session_id
-        if wanted is not None and session_id_in(record.properties.headers or {}) != wanted:
-            return
-        self._found[received.sequence_number] = received
-        self._bytes += len(record.body) + 500
-        if len(self._found) > 2 * self.count + 100:  # higher numbers cannot be on the page
-            for number in sorted(self._found)[self.count :]:
-                del self._found[number]
-
-    def result(self) -> list[Received]:
-        """Return the page's messages in the order of their numbers."""
-        found: list[Received] = []
-        size_bytes = 0
-        for number in sorted(self._found)[: self.count]:
-            if self._end is not None and number > self._end:
-                break
-            size_bytes += len(self._found[number].record.body) + 500
-            if found and size_bytes > PAGE_BYTES_MAX:
-                break
-            found.append(self._found[number])
-        return found
 
 
 def _received(

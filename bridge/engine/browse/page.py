@@ -1,0 +1,67 @@
+"""One page of a peek, put together from several sources."""
+
+from __future__ import annotations
+
+from bridge.engine.api import Received
+from bridge.wire.sessions import session_id_in
+
+PAGE_BYTES_MAX = 1 << 20
+"""The most bytes of a page; its first message may be larger."""
+
+PREFETCH = 64
+"""The most entries on their way at a time: 16 MiB of messages of 256 KiB."""
+
+
+class Page:
+    """The messages that the sources have given; `result` returns those of the lowest numbers."""
+
+    def __init__(self, count: int, session_id: str | None) -> None:
+        self.count = count
+        self.session_id = session_id
+        self._found: dict[int, Received] = {}
+        self._bytes = 0
+        self._end: int | None = None
+
+    def end_at(self, number: int) -> None:
+        """End the page at this number: a source may have more messages behind it."""
+        self._end = number if self._end is None else min(self._end, number)
+
+    def has_up_to(self, number: int) -> bool:
+        """Return whether the page has a message up to this number, or ends at or before it."""
+        is_over = self._end is not None and self._end <= number
+        return is_over or any(each <= number for each in self._found)
+
+    @property
+    def prefetch(self) -> int:
+        """The prefetch of a read for this page."""
+        return PREFETCH if self.session_id is not None else min(self.count + 4, PREFETCH)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the page has enough messages, or more bytes than `PAGE_BYTES_MAX`."""
+        return len(self._found) >= self.count or self._bytes > PAGE_BYTES_MAX
+
+    def add(self, received: Received) -> None:
+        """Add a message, unless the peek is for another session."""
+        record = received.record
+        wanted = self.session_id
+        if wanted is not None and session_id_in(record.properties.headers or {}) != wanted:
+            return
+        self._found[received.sequence_number] = received
+        self._bytes += len(record.body) + 500
+        if len(self._found) > 2 * self.count + 100:  # higher numbers cannot be on the page
+            for number in sorted(self._found)[self.count :]:
+                del self._found[number]
+
+    def result(self) -> list[Received]:
+        """Return the page's messages in the order of their numbers."""
+        found: list[Received] = []
+        size_bytes = 0
+        for number in sorted(self._found)[: self.count]:
+            if self._end is not None and number > self._end:
+                break
+            size_bytes += len(self._found[number].record.body) + 500
+            if found and size_bytes > PAGE_BYTES_MAX:
+                break
+            found.append(self._found[number])
+        return found
