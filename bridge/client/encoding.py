@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bridge.wire.amqp10 import writing
+from bridge.wire.amqp10.decimals import decode_decimal
 from bridge.wire.amqp10.errors import DecodeError, EncodeError
-from bridge.wire.amqp10.types import Int, Symbol, Timestamp, Uint, read_value
+from bridge.wire.amqp10.types import Decimal128, Int, Symbol, Timestamp, Uint, read_value
 from bridge.wire.mapping import sections as part
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def encode(message: ServiceBusMessage) -> bytes:
     """Return the message's AMQP 1.0 sections.
 
     Raises:
-        TypeError: an application property has a type without a form in AMQP 1.0.
+        TypeError: an application property has a type without a form in AMQP 1.0, or is a decimal
+            that .NET's cannot hold.
     """
     try:
         return b"".join(
@@ -167,6 +169,8 @@ def decode(raw: bytes) -> Decoded:
 
 def _received(value: Any) -> Any:
     """Return a received value as the SDK shows it: texts are bytes, times are milliseconds."""
+    if isinstance(value, Decimal128):
+        return decode_decimal(writing.encode(value))
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bool) or not isinstance(value, int | float):

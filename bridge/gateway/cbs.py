@@ -48,7 +48,7 @@ def _answer(link: RequestLink, request: Request) -> tuple[int, str, str]:
         claims = verify_token(message.value, connection.gateway.rules, connection.gateway.now_s())
         claims.check_audience(audience)
         path = without_host(audience)
-        if not connection.product.startswith(_PYTHON) and not _exists(link, path):
+        if not connection.is_python_sdk and not _exists(link, path):
             text = not_found(connection.resource_of(path))
             return 404, tracked(text, name, path), "amqp:not-found"
         connection.authentication.put_claims(path, claims)
@@ -59,7 +59,6 @@ def _answer(link: RequestLink, request: Request) -> tuple[int, str, str]:
 
 
 _NOT_IMPLEMENTED = "amqp:not-implemented"
-_PYTHON = "azsdk-python"
 
 
 def _exists(link: RequestLink, path: str) -> bool:

@@ -30,11 +30,15 @@ from bridge.machine.amqp10.faults import (
 )
 from bridge.machine.known_requests import KnownRequests
 from bridge.model.errors import ServiceBusError
+from bridge.wire.amqp10.decimals import encode_decimal, encode_for_python
+from bridge.wire.mapping.decimals import WriteDecimal
 
 if TYPE_CHECKING:
     from bridge.gateway.server import Gateway
 
 _log = logging.getLogger("busbridge.gateway")
+
+_PYTHON = "azsdk-python"
 
 WRITE_BYTES = 2_048
 """Output that is written before the end of the loop's turn; the size then doubles with each such
@@ -100,11 +104,16 @@ class Connection(Reader):
         self._write_bytes = WRITE_BYTES
 
     @property
-    def product(self) -> str:
-        """The SDK's name from the client's `open`; "" if absent."""
+    def is_python_sdk(self) -> bool:
+        """Whether the client is Azure's Python SDK, by the product that its `open` names."""
         opened = self._endpoint.peer
-        value = (opened.properties or {}).get("product") if opened is not None else None
-        return value if isinstance(value, str) else ""
+        product = (opened.properties or {}).get("product") if opened is not None else None
+        return isinstance(product, str) and product.startswith(_PYTHON)
+
+    @property
+    def write_decimal(self) -> WriteDecimal:
+        """How the client reads the decimals of messages."""
+        return encode_for_python if self.is_python_sdk else encode_decimal
 
     def __repr__(self) -> str:
         return f"<Connection {self.log.peer} {self._endpoint!r} links={len(self.links)}>"

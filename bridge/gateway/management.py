@@ -37,6 +37,7 @@ from bridge.model.errors import (
 )
 from bridge.model.name import EntityPath, SubQueue
 from bridge.wire.amqp10.types import Array, Int, Symbol
+from bridge.wire.mapping.decimals import WriteDecimal
 from bridge.wire.mapping.fields import MappingError
 from bridge.wire.mapping.outward import without_body
 
@@ -90,11 +91,13 @@ class Operation:
     Attributes:
         in_session: a request that names a session must come from the connection that holds the
             session.
+        shows_messages: the function takes the client's `write_decimal`, too.
     """
 
     right: Right
-    run: Callable[[Namespace, EntityPath, Body], Awaitable[Body | Deleting | None]]
+    run: Callable[..., Awaitable[Body | Deleting | None]]
     in_session: bool = False
+    shows_messages: bool = False
 
 
 def _items(body: Body, name: str) -> Sequence[Any]:
@@ -160,7 +163,9 @@ async def _cancel_scheduled_message(namespace: Namespace, path: EntityPath, body
     return {}
 
 
-async def _peek_message(namespace: Namespace, path: EntityPath, body: Body) -> Body | None:
+async def _peek_message(
+    namespace: Namespace, path: EntityPath, body: Body, write_decimal: WriteDecimal
+) -> Body | None:
     start, count = body.get("from-sequence-number", 0), body.get("message-count", 1)
     if not _is_long(start) or not _is_long(count) or count < 1:
         raise ArgumentError(
@@ -169,7 +174,8 @@ async def _peek_message(namespace: Namespace, path: EntityPath, body: Body) -> B
     session_id = session_operations.session_id_of(body)
     found = await namespace.peek(path, max(int(start), 0), int(count), session_id)
     entry = _entry_without_body if body.get("omit-message-body") is True else _entry
-    return {"messages": await in_slices(map(entry, found))} if found else None
+    entries = map(partial(entry, write_decimal), found)
+    return {"messages": await in_slices(entries)} if found else None
 
 
 async def _batch_delete_messages(namespace: Namespace, path: EntityPath, body: Body) -> Body:
@@ -197,7 +203,7 @@ def _session_of(namespace: Namespace, path: EntityPath, body: Body) -> str | Non
 
 
 async def _receive_by_sequence_number(
-    namespace: Namespace, path: EntityPath, body: Body
+    namespace: Namespace, path: EntityPath, body: Body, write_decimal: WriteDecimal
 ) -> Body | Deleting:
     settle_mode = body.get("receiver-settle-mode", _SECOND)
     if settle_mode not in (_FIRST, _SECOND):
@@ -209,7 +215,8 @@ async def _receive_by_sequence_number(
     if settle_mode == _FIRST:
         received = [replace(each, lock_token=None, locked_until_ms=None) for each in received]
     try:
-        answer: Body = {"messages": await in_slices(map(_entry, received))}
+        entries = map(partial(_entry, write_decimal), received)
+        answer: Body = {"messages": await in_slices(entries)}
     except BaseException:
         for token in tokens:
             namespace.begin_settling(path, token, Release(), lambda error: None)
@@ -217,15 +224,16 @@ async def _receive_by_sequence_number(
     return answer if settle_mode == _SECOND else Deleting(answer, path, tokens)
 
 
-def _entry(received: Received) -> Body:
-    entry: Body = {"message": message_of(received)}
+def _entry(write_decimal: WriteDecimal, received: Received) -> Body:
+    entry: Body = {"message": message_of(received, write_decimal)}
     if received.lock_token is not None:
         entry["lock-token"] = received.lock_token
     return entry
 
 
-def _entry_without_body(received: Received) -> Body:
-    return {"message": without_body(message_of(received), len(received.record.body))}
+def _entry_without_body(write_decimal: WriteDecimal, received: Received) -> Body:
+    whole = message_of(received, write_decimal)
+    return {"message": without_body(whole, len(received.record.body))}
 
 
 def _disposition(body: Body) -> Disposition:
@@ -295,7 +303,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "schedule-message": Operation(Right.SEND, _schedule_message),
     "cancel-scheduled-message": Operation(Right.SEND, _cancel_scheduled_message),
     "receive-by-sequence-number": Operation(
-        Right.LISTEN, _receive_by_sequence_number, in_session=True
+        Right.LISTEN, _receive_by_sequence_number, in_session=True, shows_messages=True
     ),
     "batch-delete-messages": Operation(Right.LISTEN, _batch_delete_messages, in_session=True),
     "update-disposition": Operation(Right.LISTEN, _update_disposition, in_session=True),
@@ -309,7 +317,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
         Right.LISTEN, session_operations.set_session_state, in_session=True
     ),
     "get-message-sessions": Operation(Right.LISTEN, session_operations.get_message_sessions),
-    "peek-message": Operation(Right.LISTEN, _peek_message),
+    "peek-message": Operation(Right.LISTEN, _peek_message, shows_messages=True),
     "add-rule": Operation(Right.LISTEN, _add_rule),
     "remove-rule": Operation(Right.LISTEN, _remove_rule),
     "enumerate-rules": Operation(Right.LISTEN, _enumerate_rules),
@@ -344,7 +352,8 @@ async def _answer(link: RequestLink, path: EntityPath, request: Request) -> None
         if operation.in_session:
             link_name = fields.get("associated-link-name")
             body = session_operations.of_holder(connection, path, body, link_name)
-        value = await operation.run(connection.gateway.namespace, path, body)
+        more = (connection.write_decimal,) if operation.shows_messages else ()
+        value = await operation.run(connection.gateway.namespace, path, body, *more)
         if value is None:
             properties |= {"statusCode": Int(204), "statusDescription": "No content"}
     except ServiceBusError as error:

@@ -21,7 +21,9 @@ from bridge.model.entity import Right
 from bridge.model.errors import EntityDisabled, NotAllowed, ServiceBusError
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath
+from bridge.wire.amqp10.decimals import encode_decimal
 from bridge.wire.amqp10.performatives import Rejected
+from bridge.wire.mapping.decimals import WriteDecimal
 from bridge.wire.mapping.outward import message_from_record
 
 if TYPE_CHECKING:
@@ -33,8 +35,8 @@ _MESSAGE_BYTES_GUESS = 16_384
 """Assumed size of a message before the first message of a link."""
 
 
-def message_of(received: Received) -> bytes:
-    """Return the encoded message for a client."""
+def message_of(received: Received, write_decimal: WriteDecimal = encode_decimal) -> bytes:
+    """Return the encoded message for a client, with decimals in the form that it reads."""
     return message_from_record(
         received.record,
         sequence_number=received.sequence_number,
@@ -45,6 +47,7 @@ def message_of(received: Received) -> bytes:
         dead_letter=received.dead_letter,
         state=received.state,
         lock_token=received.lock_token,
+        write_decimal=write_decimal,
     )
 
 
@@ -81,6 +84,7 @@ class ReceivingLink:
         self._message_bytes = _MESSAGE_BYTES_GUESS
         self._is_withdrawing = False
         self._receiver: Receiver | None = None
+        self._write_decimal = connection.write_decimal
 
     def begin(self, receiver: Receiver, **answer: Any) -> None:
         """Answer the attach, and ask for messages within the credit that the client has granted.
@@ -150,7 +154,7 @@ class ReceivingLink:
         if not link.is_open:
             raise NotTaken
         try:
-            payload = message_of(received)
+            payload = message_of(received, self._write_decimal)
         except Exception as error:
             raise Undeliverable(f"{type(error).__name__}: {error}") from error
         self._message_bytes = (7 * self._message_bytes + len(payload)) // 8 or 1

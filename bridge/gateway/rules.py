@@ -6,15 +6,15 @@ source. The descriptor of a list is a number: clients know no other form.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from bridge.model import entity as model
 from bridge.model.errors import ArgumentError
 from bridge.model.rules import CORRELATION_FIELDS, correlation, sql
-from bridge.wire.amqp10.types import Described, Int, Symbol, Timestamp, Ulong
-from bridge.wire.filter_values import TIMESPAN, from_amqp
+from bridge.wire.amqp10.types import Described, Int, Ulong
+from bridge.wire.rule_values import amqp_value, rule_value
 
 Body = dict[str, Any]
 
@@ -98,7 +98,7 @@ def _correlation(given: Body) -> model.CorrelationFilter:
     properties = given.get("properties") or {}
     if not isinstance(properties, dict) or not all(isinstance(key, str) for key in properties):
         raise ArgumentError("'properties' of a correlation filter must be a map with string keys.")
-    return correlation(fields, {str(key): from_amqp(each) for key, each in properties.items()})
+    return correlation(fields, {str(key): rule_value(each) for key, each in properties.items()})
 
 
 def shown(subscription: model.Subscription, skip: int, top: int) -> list[Body]:
@@ -110,19 +110,13 @@ def shown(subscription: model.Subscription, skip: int, top: int) -> list[Body]:
     ]
 
 
-def _time(text: str) -> Timestamp | None:
+def _time(text: str) -> object:
     if not text:
         return None
-    return _timestamp(datetime.fromisoformat(text))
+    return amqp_value(datetime.fromisoformat(text))
 
 
-def _timestamp(moment: datetime) -> Timestamp:
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return Timestamp((moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1))
-
-
-def _rule(rule: model.Rule, made: Timestamp | None) -> Described:
+def _rule(rule: model.Rule, made: object) -> Described:
     return _described(
         RULE, [_shown_filter(rule.filter), _shown_action(rule.action), rule.name, made]
     )
@@ -150,18 +144,5 @@ def _shown_filter(given: model.Filter) -> Described:
             fields = [
                 getattr(given, CORRELATION_FIELDS[name]) for name in _CORRELATION_KEYS.values()
             ]
-            return _described(CORRELATION_FILTER, [*fields, _values(dict(given.properties))])
-
-
-def _values(properties: Mapping[str, object]) -> dict[str, object]:
-    return {name: _value(each) for name, each in properties.items()}
-
-
-def _value(value: object) -> object:
-    if type(value) is int and -(2**31) <= value < 2**31:
-        return Int(value)  # as over HTTP: the width of the given integer is not stored
-    if isinstance(value, datetime):
-        return _timestamp(value)
-    if isinstance(value, timedelta):
-        return Described(Symbol(TIMESPAN), value // timedelta(microseconds=1) * 10)
-    return value
+            values = {name: amqp_value(each) for name, each in given.properties}
+            return _described(CORRELATION_FILTER, [*fields, values])

@@ -20,6 +20,9 @@ TIME_MIN_MS = -62_135_596_800_000
 """0001-01-01T00:00:00Z, the first time of .NET's DateTime and of Python's datetime (`MINYEAR`): no
 SDK reads an earlier time."""
 
+_TICKS_A_MS = 10_000
+"""Ticks of .NET: 100 ns."""
+
 _FOREVER_FROM_MS = MAX_MS - 1_000
 """SDKs write the longest duration with different roundings (`...5.477581S`, `...5.477S`)."""
 
@@ -63,16 +66,21 @@ def format_duration(duration_ms: int) -> str:
     """Return the ISO 8601 text of a duration of `duration_ms` milliseconds (0 to `MAX_MS`)."""
     if not 0 <= duration_ms <= MAX_MS:
         raise ValueError(f"{duration_ms} ms is outside 0 to {MAX_MS} ms")
-    if duration_ms >= _FOREVER_FROM_MS:
-        return MAX_TEXT
-    seconds, milliseconds = divmod(duration_ms, 1000)
+    return MAX_TEXT if duration_ms >= _FOREVER_FROM_MS else format_ticks(duration_ms * _TICKS_A_MS)
+
+
+def format_ticks(ticks: int) -> str:
+    """Return the ISO 8601 text of a span of 100 ns each; .NET writes a minus before it."""
+    if ticks < 0:
+        return "-" + format_ticks(-ticks)
+    seconds, fraction = divmod(ticks, 1000 * _TICKS_A_MS)
     days, seconds = divmod(seconds, 86_400)
     hours, seconds = divmod(seconds, 3_600)
     minutes, seconds = divmod(seconds, 60)
     date = f"{days}D" if days else ""
     time = (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "")
-    if milliseconds:
-        time += f"{seconds}.{milliseconds:03d}".rstrip("0") + "S"
+    if fraction:
+        time += f"{seconds}.{fraction:07d}".rstrip("0") + "S"
     elif seconds or not (date or time):
         time += f"{seconds}S"
     return "P" + date + ("T" + time if time else "")

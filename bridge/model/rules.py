@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
 
 from bridge.model import entity as model
 from bridge.model import values
+from bridge.model.decimals import fit
+from bridge.model.duration import MAX_MS
+from bridge.model.rule_values import Span, Whole, read_time
 
 CORRELATION_FIELDS = {
     "ContentType": "content_type",
@@ -53,14 +58,48 @@ def typed_value(kind: str, text: str) -> object:
     match kind:
         case "string":
             return text
-        case "int" | "long":
+        case "int":
             return values.int64(text)
+        case "long":
+            number = values.int64(text)
+            return Whole(number, "long") if is_int(number) else number
         case "boolean":
             return values.boolean(text)
-        case "double" | "float" | "decimal":
+        case "double" | "float":
             return float(text)
+        case "decimal":
+            return _decimal(text)
         case "dateTime":
-            return datetime.fromisoformat(text.strip())
+            return read_time(text)
         case "duration":
-            return timedelta(milliseconds=values.duration_ms(text))
-    raise ValueError("known types are string, int, long, boolean, double, dateTime and duration")
+            return _span(text.strip())
+    raise ValueError(
+        "known types are string, int, long, boolean, double, decimal, dateTime and duration"
+    )
+
+
+def is_int(number: int) -> bool:
+    """Whether a whole number fits an int of 32 bits."""
+    return -(2**31) <= number < 2**31
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        found = fit(Decimal(text.strip()))
+    except InvalidOperation:
+        found = None
+    if found is None:
+        raise ValueError("it is a number of 96 bits with 28 places at most")
+    return found
+
+
+_FRACTION = re.compile(r"\.(\d+)S?$")
+
+
+def _span(text: str) -> timedelta:
+    sign = -1 if text.startswith("-") else 1
+    text = text.removeprefix("-")
+    span_ms = values.duration_ms(text)
+    found = _FRACTION.search(text)
+    digits = found[1] if found is not None and span_ms < MAX_MS else ""
+    return Span.of_ticks(sign * (span_ms * 10_000 + int(digits.ljust(7, "0")[3:7] or "0")))

@@ -3,6 +3,10 @@
 A filter's parameters and properties are typed in Service Bus. Text, whole numbers and booleans are
 JSON's own. Every other value is `{"type": ..., "value": text}`: JSON has no such type, or RabbitMQ
 would write the value back in another form (fractions).
+
+A value of a type that older versions do not know is written as its nearest value that they know,
+and stands beside it in `exact`, in the same form, which they do not look at. A `value` that was
+changed by hand counts: `exact` holds for its own value only.
 """
 
 from __future__ import annotations
@@ -10,15 +14,32 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import Enum
 from types import NoneType
 from typing import Any, assert_never
 from uuid import UUID
 
 from bridge.model import entity as model
+from bridge.model.decimals import text_of
 from bridge.model.duration import format_duration, parse_duration_ms
 from bridge.model.errors import ArgumentError
 from bridge.model.properties import camel
+from bridge.model.rule_values import (
+    DATE_TIME,
+    DATE_TIME_OFFSET,
+    TEXT_KINDS,
+    WHOLE_KINDS,
+    Moment,
+    Single,
+    Span,
+    Text,
+    Whole,
+    exact_text,
+    read_time,
+    ticks_of,
+    without_type,
+)
 from bridge.model.rules import CORRELATION_FIELDS
 from bridge.topology.resources import Value
 
@@ -38,6 +59,50 @@ _TYPED: dict[str, tuple[type, Callable[[Any], str], Callable[[str], object]]] = 
         lambda text: base64.b64decode(text, validate=True),
     ),
 }
+
+
+def _moment(kind: str) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        found = read_time(text)
+        return Moment.of(found, found.tick if isinstance(found, Moment) else 0, kind)
+
+    return read
+
+
+def _whole(kind: str) -> Callable[[str], object]:
+    return lambda text: Whole(int(text), kind)
+
+
+def _text(kind: str) -> Callable[[str], object]:
+    return lambda text: Text(text, kind)
+
+
+_EXACT: dict[str, Callable[[str], object]] = {
+    **{kind: _whole(kind) for kind in WHOLE_KINDS},
+    **{kind: _text(kind) for kind in TEXT_KINDS},
+    **{kind: _moment(kind) for kind in (DATE_TIME, DATE_TIME_OFFSET)},
+    "float": Single,
+    "ticks": lambda text: Span.of_ticks(int(text)),
+    "decimal": Decimal,
+}
+"""Type in `exact` -> reader of its text."""
+
+
+def _exact_written(value: object) -> tuple[str, str] | None:
+    """Return type and text of a value that older versions do not know; else `None`."""
+    match value:
+        case Whole() | Text():
+            return value.kind, str(value)
+        case Single():
+            return value.kind, repr(float(value))
+        case Moment():
+            return value.kind, exact_text(value)
+        case Span():
+            return "ticks", str(ticks_of(value))
+        case Decimal():
+            return "decimal", text_of(value)
+    return None
+
 
 _CORRELATION_KEYS = {field: camel(name) for name, field in CORRELATION_FIELDS.items()}
 
@@ -143,10 +208,19 @@ def _pairs_written(pairs: tuple[tuple[str, object], ...]) -> Value:
 
     A list of lists would not do: `rabbitmqctl export_definitions` writes it as one string.
     """
-    return [{"name": name, "value": _typed_written(value)} for name, value in pairs]
+    return [_pair_written(name, value) for name, value in pairs]
+
+
+def _pair_written(name: str, value: object) -> Value:
+    pair: dict[str, Value] = {"name": name, "value": _typed_written(value)}
+    exact = _exact_written(value)
+    if exact is not None:
+        pair["exact"] = {"type": exact[0], "value": exact[1]}
+    return pair
 
 
 def _typed_written(value: object) -> Value:
+    value = float(value) if isinstance(value, Decimal) else without_type(value)
     if isinstance(value, bool | int | str):
         return value
     for name, (kind, write, _) in _TYPED.items():
@@ -206,9 +280,22 @@ def _filter(form: dict[str, Value], key: str) -> model.Filter:
 def _pairs(form: Value, key: str) -> tuple[tuple[str, object], ...]:
     pairs = [_is(pair, dict, key) for pair in _is(form, list, key)]
     return tuple(
-        (_is(pair.get("name"), str, f"{key}.name"), _typed(pair.get("value"), key))
-        for pair in pairs
+        (_is(pair.get("name"), str, f"{key}.name"), _pair_value(pair, key)) for pair in pairs
     )
+
+
+def _pair_value(pair: dict[str, Value], key: str) -> object:
+    value = _typed(pair.get("value"), key)
+    exact = pair.get("exact")
+    reader = _EXACT.get(str(exact.get("type"))) if isinstance(exact, dict) else None
+    if reader is None:
+        return value
+    assert isinstance(exact, dict)
+    try:
+        found = reader(_is(exact.get("value"), str, key))
+    except (ValueError, ArithmeticError):
+        return value
+    return found if _typed_written(found) == pair.get("value") else value
 
 
 def _typed(form: object, key: str) -> object:

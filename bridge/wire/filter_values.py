@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import struct
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from uuid import UUID
 
+from bridge.wire.amqp10.decimals import decode_decimal, encode_decimal
 from bridge.wire.amqp10.scalars import Decimal32, Decimal64, Decimal128, Timestamp
 from bridge.wire.amqp10.types import Described, Symbol
 from bridge.wire.amqp10.writing import encode
-from bridge.wire.basic import FieldValue, long, shown_text, text
+from bridge.wire.basic import FieldValue, decimal_double, long, shown_text, text
 from bridge.wire.mapping.fields import AMQP_ENCODED
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,16 +63,18 @@ def from_field(field: FieldValue | None) -> object:
         assert isinstance(value, int)
         return time_of(value * 1000)
     if letter == "D":
-        assert isinstance(value, tuple)
-        return float(value[1]) / 10.0 ** value[0]
+        return decimal_double(field)
     return value
 
 
 def from_amqp(value: object) -> object:
     """Return a decoded AMQP 1.0 value as a plain one; a type without operators is unchanged."""
     kind = type(value)
-    if kind in _PLAIN or isinstance(value, Decimal32 | Decimal64 | Decimal128):
+    if kind in _PLAIN:
         return value
+    if isinstance(value, Decimal32 | Decimal64 | Decimal128):
+        found = decode_decimal(encode(value))
+        return value if found is None else found
     if isinstance(value, Timestamp):
         return time_of(int(value))
     if isinstance(value, Described):
@@ -127,6 +131,8 @@ def to_field(value: object, before: FieldValue | None = None) -> FieldValue:
         return text(value)
     if isinstance(value, bytes):
         return "x", value
+    if isinstance(value, Decimal):
+        return AMQP_ENCODED, encode_decimal(value)
     if isinstance(value, datetime):
         value = Timestamp((value - _EPOCH) // _MILLISECOND)
     elif isinstance(value, timedelta):

@@ -105,6 +105,10 @@ BASIC_USER_ID = "x-basic-user-id"
 DEAD_LETTER_REASON = "DeadLetterReason"
 DEAD_LETTER_ERROR_DESCRIPTION = "DeadLetterErrorDescription"
 
+PUBLISH_NUMBER = "x-dotnet-pub-seq-no"
+"""Header that RabbitMQ's client for .NET adds when it tracks confirms: the number of the publish on
+its channel, which says nothing to a receiver."""
+
 DELIVERY_COUNTS = "x-delivery-count", "x-acquired-count"
 """Headers by which RabbitMQ counts the deliveries of a message; one of them is there from the
 second delivery on."""
@@ -122,10 +126,12 @@ BROKER_ONLY = frozenset(
         "CC",
         "BCC",
         "x-stream-filter-value",
+        PUBLISH_NUMBER,
     }
 )
-"""Headers that only a broker may set: a stale one misleads RabbitMQ, so they are removed at the
-entrance. So is the filter value of streams (docs/rabbitmq-faults.md: stream-filter)."""
+"""Headers that only a broker, or a client's channel, may set: a stale one misleads RabbitMQ, so
+they are removed at the entrance. So is the filter value of streams (docs/rabbitmq-faults.md:
+stream-filter)."""
 
 STAMPED = frozenset({SEQUENCE_NUMBER, ENQUEUED_SEQUENCE_NUMBER, ENQUEUED_TIME, TIME_TO_LIVE})
 """Headers that only the sequencer writes, beside the bridge's own."""

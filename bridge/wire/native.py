@@ -8,7 +8,16 @@ from typing import cast
 
 from bridge.model.duration import readable_time_ms
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Properties, Table, bytes_in, long, shown_string, text
+from bridge.wire.basic import (
+    FieldValue,
+    Properties,
+    Table,
+    bytes_in,
+    decimal_double,
+    long,
+    shown_string,
+    text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +83,7 @@ def _storable(field: FieldValue) -> FieldValue:
     """
     letter, value = field
     if letter == "D":
-        scale, unscaled = cast("tuple[int, int]", value)
-        return "d", unscaled / 10**scale
+        return "d", decimal_double(field)
     if letter in "fd" and not math.isfinite(cast(float, value)):
         return "V", None
     if letter == "A":

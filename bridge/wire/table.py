@@ -45,6 +45,7 @@ _DECIMAL = struct.Struct(">BI")
 _ABSENT: FieldValue = ("V", None)
 
 _INT32_MAX = 2**31 - 1
+_SIGN, _SECOND = 2**31, 2**30
 _LONG_MAX = 2**63 - 1
 
 
@@ -257,6 +258,18 @@ def field(value: object) -> FieldValue:
 def table_of(plain: Mapping[str, object]) -> Table:
     """Make a table of plain Python values; fields among them stay as they are."""
     return {key: field(value) for key, value in plain.items()}
+
+
+def decimal_double(value: FieldValue) -> float:
+    """Return a decimal (`D`) as a double, which shows each of its digits: it has ten at most.
+
+    A negative one is a sign and 31 bits by RabbitMQ's client for .NET, and two's complement by all
+    others. Down to -(2^30 - 1) the bit behind the sign tells which: it is set in the second alone.
+    """
+    scale, unscaled = cast("tuple[int, int]", value[1])
+    if unscaled >= _SIGN:
+        unscaled = unscaled - 2 * _SIGN if unscaled & _SECOND else _SIGN - unscaled
+    return float(unscaled / 10**scale)
 
 
 def python_value(value: FieldValue) -> object:

@@ -15,6 +15,9 @@ from bridge.topology.resources import Finding
 from policies.grade import Grade
 from policies.readers.filters import CORRELATION_FIELDS
 
+_JSON = (bool, int, float, str)
+"""Classes of values that Config.json has a type for."""
+
 Json = dict[str, object]
 
 
@@ -69,7 +72,10 @@ def correlation(given: model.CorrelationFilter) -> Json:
     """Return the fields and properties of a correlation filter by Azure's names."""
     values = {name: getattr(given, field) for name, field in CORRELATION_FIELDS.items()}
     fields: Json = {name: value for name, value in values.items() if value}
-    return fields | ({"Properties": dict(given.properties)} if given.properties else {})
+    properties = {
+        name: value if isinstance(value, _JSON) else str(value) for name, value in given.properties
+    }
+    return fields | ({"Properties": properties} if properties else {})
 
 
 def _lost(namespace: model.Namespace) -> list[Finding]:
@@ -91,6 +97,13 @@ def _lost(namespace: model.Namespace) -> list[Finding]:
                 _finding(entity.path, "Rules", f"The parameters of {rule.name!r} are left out.")
                 for rule in entity.rules
                 if isinstance(rule.filter, model.SqlFilter) and rule.filter.parameters
+            ]
+            found += [
+                _finding(entity.path, "Rules", f"{name!r} of {rule.name!r} becomes text.")
+                for rule in entity.rules
+                if isinstance(rule.filter, model.CorrelationFilter)
+                for name, value in rule.filter.properties
+                if not isinstance(value, _JSON)
             ]
     return found
 

@@ -51,11 +51,11 @@ def elements(**values: str) -> str:
     return "\n".join(f"<{name}>{text}</{name}>" for name, text in values.items())
 
 
-def sql(expression: str, action: str, name: str) -> str:
+def sql(expression: str, action: str, name: str, kind: str = "int") -> str:
     """What describes a rule with a SQL filter and an action, each with a parameter."""
     parameters = (
         "<Parameters><KeyValueOfstringanyType><Key>@least</Key>"
-        '<Value p7:type="l28:int" xmlns:l28="http://www.w3.org/2001/XMLSchema" '
+        f'<Value p7:type="l28:{kind}" xmlns:l28="http://www.w3.org/2001/XMLSchema" '
         'xmlns:p7="http://www.w3.org/2001/XMLSchema-instance">3</Value>'
         "</KeyValueOfstringanyType></Parameters>"
     )

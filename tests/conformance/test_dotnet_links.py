@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID, uuid4
@@ -16,6 +17,7 @@ from aiohttp import web
 
 from bridge.model.access import sign
 from bridge.wire.amqp10.composite import encode_composite
+from bridge.wire.amqp10.decimals import encode_decimal
 from bridge.wire.amqp10.frame import ProtocolHeader, encode_frame
 from bridge.wire.amqp10.message import BATCH_FORMAT, Message, decode_message, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
@@ -188,7 +190,7 @@ PROPERTIES = {
     "a TimeSpan": Described(Symbol("com.microsoft:timespan"), Long(-10_000)),
     "a Uri": Described(Symbol("com.microsoft:uri"), "https://example.org/"),
     "a Guid": UUID("12345678-1234-5678-1234-567812345678"),
-    "a decimal": Decimal128(bytes(range(16))),
+    "a decimal": Decimal128(encode_decimal(Decimal("-79.90"))[1:]),
     "a char": Char("ä"),
     "a byte": Ubyte(200),
     "a DateTime": Timestamp(1_700_000_000_000),

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -17,6 +18,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from bridge.testing.process import Bridge
+from bridge.wire.amqp10.decimals import encode_decimal
 from bridge.wire.amqp10.message import Message, decode_message, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
@@ -28,12 +30,23 @@ from bridge.wire.amqp10.performatives import (
     Target,
     Transfer,
 )
-from bridge.wire.amqp10.types import Array, Described, Int, Long, Symbol, Timestamp, Uint, Ulong
+from bridge.wire.amqp10.types import (
+    Array,
+    Decimal128,
+    Described,
+    Int,
+    Long,
+    Symbol,
+    Timestamp,
+    Uint,
+    Ulong,
+)
 from bridge.wire.amqp10.writing import encode
 from tests.conformance.client import Client, sas
 
 REQUESTS, REPLIES, LINK = 10, 11, 12
 SESSION = Symbol("com.microsoft:session-filter")
+PRICE = Decimal128(encode_decimal(Decimal("79.90"))[1:])
 LATEST_MS = 253_402_300_800_000
 """DateTime.MaxValue, as it comes out of .NET's encoder."""
 
@@ -278,7 +291,7 @@ async def test_rules_are_added_enumerated_and_removed(bridge: Bridge) -> None:
              "reply-to-session-id", "content-type")
         )  # fmt: skip
         exact = {**nothing, "label": "order", "properties": {"store": "s1", "count": Int(3)}}
-        exact["properties"]["total"] = Long(2**40)
+        exact["properties"] |= {"total": Long(2**40), "small": Long(3), "price": PRICE}
         action = {"expression": "SET seen = TRUE"}
         for name, given, done in (
             ("large", {"sql-filter": {"expression": "quantity > 10"}}, action),
@@ -303,8 +316,11 @@ async def test_rules_are_added_enumerated_and_removed(bridge: Bridge) -> None:
         assert (expression, type(level)) == ("quantity > 10", Int)
         *fields, properties = listed(found, 0x1370000009)
         assert fields == [None, None, None, None, "order", None, None, None]
-        assert properties == {"store": "s1", "count": 3, "total": 2**40}
+        assert properties == {
+            "store": "s1", "count": 3, "total": 2**40, "small": 3, "price": PRICE
+        }  # fmt: skip
         assert type(properties["count"]) is Int  # or a cast to int throws
+        assert [type(properties[name]) for name in ("small", "price")] == [Long, Decimal128]
         expression, level = listed(rules[2][1], 0x13700000006)
         assert (expression, type(level)) == ("SET seen = TRUE", Int)
         assert [listed(rules[at][1], 0x13700000005) for at in (0, 1, 3)] == [[], [], []]

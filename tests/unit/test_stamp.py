@@ -134,6 +134,33 @@ def test_a_native_message_loses_what_only_a_broker_or_the_sequencer_may_say() ->
     )
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ((2, 1234), 12.34),
+        ((0, 2**31 - 1), 2147483647.0),
+        ((2, 2**32 - 1234), -12.34),
+        ((2, 2**31 + 1234), -12.34),
+        ((0, 2**31 + 2**30 - 1), 1.0 - 2**30),
+        ((0, 2**32 - 2**30), -float(2**30)),
+        ((28, 7), 7e-28),
+    ],
+)
+def test_a_negative_decimal_keeps_its_sign_in_both_forms(
+    field: tuple[int, int], value: float
+) -> None:
+    """RabbitMQ's client for .NET writes a sign and 31 bits, all others two's complement."""
+    native = clean(Properties(headers={"d": ("D", field)}))
+    assert Properties.decode(native.properties).headers == {"d": ("d", value)}
+
+
+def test_the_number_of_dotnet_s_publish_is_no_property() -> None:
+    """RabbitMQ's client for .NET adds it to each message when it tracks confirms."""
+    number: FieldValue = ("x", bytes(8))
+    native = clean(Properties(headers={"x-dotnet-pub-seq-no": number, "color": ("S", b"red")}))
+    assert Properties.decode(native.properties).headers == {"color": ("S", b"red")}
+
+
 def test_a_decimal_becomes_a_double_because_a_stream_cannot_take_it() -> None:
     """Decimals are replaced at every depth."""
     native = clean(Properties(headers={"a": ("A", [("F", {"d": ("D", (2, 250))})])}))

@@ -1,6 +1,7 @@
 """SET's implicit conversion of a value to the property's present type (as .NET converts).
 
-A double becomes the nearest whole number, of two the even one; a text is parsed as the wanted type;
+A fraction becomes the nearest whole number, of two the even one; a double becomes the decimal of
+its first 15 digits; a text is parsed as the wanted type;
 a boolean is 1 or 0; every value becomes text. A value without such a conversion fails the action.
 """
 
@@ -9,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from uuid import UUID
 
+from bridge.model.decimals import of_double, rounded, text_of
 from bridge.model.duration import MAX_MS, format_duration, parse_duration_ms
 from bridge.model.filters.errors import FilterException
 from bridge.model.filters.lexer import INT64_MAX
@@ -27,7 +30,7 @@ def convert(value: Value, wanted: type) -> Value:
         return value
     try:
         return _CONVERSIONS[wanted](value)
-    except (KeyError, ValueError, TypeError, OverflowError):
+    except (KeyError, ValueError, TypeError, OverflowError, InvalidOperation):
         raise FilterException(
             f"SET cannot make a {kind_of(value).value} a {wanted.__name__}."
         ) from None
@@ -36,7 +39,7 @@ def convert(value: Value, wanted: type) -> Value:
 def _to_whole(value: Value) -> int:
     if isinstance(value, str):
         return _in_range(int(_plain(value)))
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float | Decimal):
         return _in_range(round(value))
     raise TypeError
 
@@ -53,8 +56,18 @@ def _to_double(value: Value) -> float:
         if not math.isfinite(found):
             raise OverflowError
         return found
-    if isinstance(value, bool | int):
+    if isinstance(value, bool | int | Decimal):
         return float(value)
+    raise TypeError
+
+
+def _to_decimal(value: Value) -> Decimal:
+    if isinstance(value, str):
+        return rounded(Decimal(_plain(value)))
+    if isinstance(value, float):
+        return of_double(value)
+    if isinstance(value, bool | int):
+        return Decimal(int(value))
     raise TypeError
 
 
@@ -68,7 +81,7 @@ def _plain(text: str) -> str:
 def _to_boolean(value: Value) -> bool:
     if isinstance(value, str):
         return {"true": True, "false": False}[value.strip().lower()]
-    if isinstance(value, int | float):
+    if isinstance(value, int | float | Decimal):
         return value != 0
     raise TypeError
 
@@ -78,6 +91,8 @@ def _to_text(value: Value) -> str:
         return "True" if value else "False"
     if isinstance(value, int | float | UUID):
         return str(value)
+    if isinstance(value, Decimal):
+        return text_of(value)
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, timedelta) and value >= timedelta(0):
@@ -107,6 +122,7 @@ def _to_span(value: Value) -> timedelta:
 _CONVERSIONS: dict[type, Callable[[Value], Value]] = {
     int: _to_whole,
     float: _to_double,
+    Decimal: _to_decimal,
     bool: _to_boolean,
     str: _to_text,
     UUID: _to_guid,

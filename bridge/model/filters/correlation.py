@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from bridge.model.entity import CorrelationFilter
 from bridge.model.filters.compiled import CompiledFilter, Term
-from bridge.model.filters.errors import InvalidRule
+from bridge.model.filters.errors import FilterException, InvalidRule
 from bridge.model.filters.message import Message, Property
 from bridge.model.filters.operators import equal
-from bridge.model.filters.values import Kind, Value, kind_of, with_zone
+from bridge.model.filters.values import Kind, Value, kind_of
+from bridge.model.rule_values import plain
 from bridge.model.rules import CORRELATION_FIELDS
 
 
@@ -20,9 +21,7 @@ def compile_correlation(source: CorrelationFilter) -> CompiledFilter:
         (Property(True, name.lower()), getattr(source, field))
         for name, field in CORRELATION_FIELDS.items()
     ]
-    given += [
-        (Property(False, name.lower()), with_zone(value)) for name, value in source.properties
-    ]
+    given += [(Property(False, name.lower()), plain(value)) for name, value in source.properties]
     pairs = [(of, value) for of, value in given if value is not None]
     if not pairs:
         raise InvalidRule("A correlation filter names at least one field or property.")
@@ -40,4 +39,9 @@ def compile_correlation(source: CorrelationFilter) -> CompiledFilter:
 
 
 def _holds(value: Value, expected: Value) -> bool:
-    return value is not None and kind_of(value) is kind_of(expected) and equal(value, expected)
+    if value is None or kind_of(value) is not kind_of(expected):
+        return False
+    try:
+        return equal(value, expected)
+    except FilterException:
+        return False  # a double that is beyond a decimal

@@ -1,8 +1,9 @@
 """Comparisons and arithmetic of two values, by C#'s rules (Azure, SQL filter syntax).
 
-Values of one kind are compared: whole numbers exactly, a whole number and a double as doubles. For
-values of two kinds C# has no operator, so the filter fails. Texts compare by code point, case
-counts. Whole numbers are Int64 and do not wrap; a division truncates towards zero.
+Values of one kind are compared: whole numbers exactly, a whole number and a double as doubles, a
+decimal and any number as decimals. For values of two kinds C# has no operator, so the filter fails.
+Texts compare by code point, case counts. Whole numbers are Int64 and do not wrap; a division
+truncates towards zero.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import math
 import operator
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from decimal import Decimal
 from uuid import UUID
 
+from bridge.model.decimals import EXACT, of_double, rounded
 from bridge.model.filters.errors import FilterException
 from bridge.model.filters.lexer import INT64_MAX
 from bridge.model.filters.like import TEXT_LENGTH_MAX
@@ -29,8 +32,8 @@ _TESTS: dict[str, Callable[..., bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_NUMBERS = frozenset({int, float})
-_ORDERED = frozenset({int, float, str, datetime, timedelta})
+_NUMBERS = frozenset({int, float, Decimal})
+_ORDERED = frozenset({int, float, Decimal, str, datetime, timedelta})
 _EQUATED = _ORDERED | {bool, bytes, UUID}
 
 
@@ -51,10 +54,25 @@ def comparison(name: str) -> Compare:
             if kind in allowed:
                 return test(left, right)
         elif kind in _NUMBERS and type(right) in _NUMBERS:
+            if kind is Decimal or type(right) is Decimal:
+                return test(_decimal(left), _decimal(right))
             return test(float(left), float(right))  # type: ignore[arg-type]
         raise unlike(name, left, right)
 
     return compare
+
+
+def _decimal(value: Value) -> Decimal:
+    """Return a number as a decimal, as .NET converts it."""
+    if isinstance(value, Decimal):
+        return value
+    if isinstance(value, int):
+        return Decimal(value)
+    assert isinstance(value, float)
+    try:
+        return of_double(value)
+    except OverflowError:
+        raise FilterException(f"The double {value!r} is beyond a Decimal.") from None
 
 
 def operator_of(name: str, kind: type) -> Compare:
@@ -111,6 +129,13 @@ _ON_DOUBLES: dict[str, Callable[[float, float], float]] = {
     "/": _divide,
     "%": _modulo,
 }
+_ON_DECIMALS: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
+    "+": EXACT.add,
+    "-": EXACT.subtract,
+    "*": EXACT.multiply,
+    "/": EXACT.divide,
+    "%": EXACT.remainder,
+}
 _ON_TIMES: dict[tuple[str, type, type], Callable[..., Value]] = {
     ("-", datetime, datetime): operator.sub,
     ("+", datetime, timedelta): operator.add,
@@ -128,6 +153,8 @@ def arithmetic(name: str) -> Compute:
         if type(left) is int and type(right) is int:
             return _whole(on_whole(left, right))
         if type(left) in _NUMBERS and type(right) in _NUMBERS:
+            if type(left) is Decimal or type(right) is Decimal:
+                return _of_decimals(name, _decimal(left), _decimal(right))
             return on_doubles(float(left), float(right))  # type: ignore[arg-type]
         if name == "+" and isinstance(left, str) and isinstance(right, str):
             return _joined(left, right)
@@ -137,6 +164,15 @@ def arithmetic(name: str) -> Compute:
         return _in_range(on_times, left, right)
 
     return compute
+
+
+def _of_decimals(name: str, left: Decimal, right: Decimal) -> Decimal:
+    if name in "/%" and not right:
+        raise FilterException("A decimal is divided by zero.")
+    try:
+        return rounded(_ON_DECIMALS[name](left, right))
+    except OverflowError:
+        raise FilterException("A number is beyond a Decimal.") from None
 
 
 def _joined(left: str, right: str) -> str:
@@ -158,6 +194,8 @@ def signed(name: str, value: Value) -> Value:
         return _whole(-value) if name == "-" else value
     if type(value) is float:
         return -value if name == "-" else value
+    if isinstance(value, Decimal):
+        return value.copy_negate() if name == "-" else value
     if isinstance(value, timedelta):
         return _in_range(operator.neg, value) if name == "-" else value
     raise FilterException(f"The sign {name} does not take a {kind_of(value).value}.")

@@ -42,7 +42,8 @@ from bridge.model.filters.expression import (
 from bridge.model.filters.lexer import INT64_MAX, Lexeme, Token, lex
 from bridge.model.filters.like import compile_like
 from bridge.model.filters.message import ALIASES, Property
-from bridge.model.filters.values import Kind, Value, kind_of, with_zone
+from bridge.model.filters.values import Kind, Value, kind_of
+from bridge.model.rule_values import plain
 
 DEPTH_MAX = 64
 """Limit of the nesting of an expression, parentheses and operators counted."""
@@ -367,11 +368,12 @@ def _integer(lexeme: Lexeme, sign: int) -> Constant:
 
 
 def _checked(name: Lexeme, value: Value) -> Value:
-    if value is not None and kind_of(value) is Kind.OTHER:
+    compared = plain(value)
+    if compared is not None and kind_of(compared) is Kind.OTHER:
         raise InvalidRule(
             f"The parameter {name.text} at character {name.at + 1} is a {type(value).__name__}."
         )
-    return with_zone(value)
+    return compared
 
 
 def _unexpected(lexeme: Lexeme, wanted: str) -> InvalidRule:

@@ -21,7 +21,7 @@ from bridge.model.filters.expression import And, Comparison, Constant, Expressio
 from bridge.model.filters.expression import Predicate as Condition
 from bridge.model.filters.message import SYSTEM_PROPERTIES, Message, Property
 from bridge.model.filters.parser import parse_filter
-from bridge.model.filters.values import Kind, Value
+from bridge.model.filters.values import Kind, Value, compares_with_all
 
 KEPT_MAX = 8_192
 """Compiled filters that are kept: a changed definition compiles only its changed filters."""
@@ -105,11 +105,17 @@ def _term(condition: Condition) -> Term | None:
 
 
 def _equals(of: Property, choices: tuple[Expression, ...]) -> Term | None:
-    """Return the term; `None` unless all choices are constants of one kind."""
+    """Return the term; `None` unless all choices are constants of one kind.
+
+    A term is only false where it is not true: a constant that a number may not be comparable with
+    makes none.
+    """
     if of.is_system and of.name not in SYSTEM_PROPERTIES:
         return None
     constants = [each for each in choices if isinstance(each, Constant)]
     kinds = {each.kind for each in constants}
     if len(constants) < len(choices) or len(kinds) != 1 or kinds & {None, Kind.OTHER}:
+        return None
+    if not all(compares_with_all(each.value) for each in constants):
         return None
     return Term.equals(of, *(each.value for each in constants))

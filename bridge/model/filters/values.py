@@ -1,16 +1,19 @@
 """Values of properties, constants and parameters, and the kind of each.
 
-Whole numbers of every AMQP width are `int`, `float` and `double` are `float`; a timestamp is an
-aware `datetime`, `com.microsoft:timespan` a `timedelta` (both to the microsecond). `None` is both
-null and unknown. All other AMQP values (lists, maps, decimals) are present and compare with
-nothing.
+Whole numbers of every AMQP width are `int`, `float` and `double` are `float`, a decimal is a
+`Decimal` that fits .NET's; a timestamp is an aware `datetime`, `com.microsoft:timespan` a
+`timedelta` (both to the microsecond). `None` is both null and unknown. All other AMQP values
+(lists, maps) are present and compare with nothing.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import Enum
 from uuid import UUID
+
+from bridge.model.decimals import of_double
 
 
 class Kind(Enum):
@@ -29,6 +32,7 @@ class Kind(Enum):
 _KINDS: dict[type, Kind] = {
     int: Kind.NUMBER,
     float: Kind.NUMBER,
+    Decimal: Kind.NUMBER,
     str: Kind.TEXT,
     bool: Kind.BOOLEAN,
     bytes: Kind.BINARY,
@@ -46,13 +50,33 @@ def kind_of(value: Value) -> Kind:
     return _KINDS.get(type(value), Kind.OTHER)
 
 
-def with_zone(value: Value) -> Value:
-    """Return a value; a time without a zone becomes that time in UTC."""
-    if isinstance(value, datetime) and value.tzinfo is None:
-        return value.replace(tzinfo=UTC)
-    return value
+_FEW_DIGITS = 10**15
+"""Whole numbers below it are doubles and decimals of the same value."""
 
 
 def index_key(value: Value) -> object:
-    """Return a key, equal for equal values of one kind: long and double as doubles."""
-    return float(value) if type(value) is int else value
+    """Return a key, equal for values of one kind that are equal as any two types compare them.
+
+    Numbers are compared exactly, as doubles, or as decimals of the first 15 digits of a double: the
+    key is the double of these digits.
+    """
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        return value
+    number = float(value)
+    if -_FEW_DIGITS < number < _FEW_DIGITS and number.is_integer():
+        return number
+    try:
+        return float(of_double(number))
+    except OverflowError:
+        return number
+
+
+def compares_with_all(value: Value) -> bool:
+    """Whether a value compares with every value of its kind: a decimal not with every double."""
+    if not isinstance(value, float):
+        return not isinstance(value, Decimal)
+    try:
+        of_double(value)
+    except OverflowError:
+        return False
+    return True

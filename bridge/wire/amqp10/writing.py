@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
+from bridge.wire.amqp10.decimals import encode_decimal
 from bridge.wire.amqp10.errors import EncodeError
 from bridge.wire.amqp10.primitives import (
     NULL,
@@ -87,6 +89,7 @@ WRITERS: Final[dict[type, Writer]] = {
     Decimal32: lambda value: b"\x74" + value,
     Decimal64: lambda value: b"\x84" + value,
     Decimal128: lambda value: b"\x94" + value,
+    Decimal: encode_decimal,
     Char: _write_char,
     Timestamp: encode_timestamp,
     UUID: _write_uuid,

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import assert_never
 
 from bridge.model import entity as model
-from bridge.model.duration import format_duration
-from bridge.model.rules import CORRELATION_FIELDS, correlation, sql, typed_value
+from bridge.model.decimals import text_of
+from bridge.model.duration import MAX_MS, format_duration, format_ticks, is_forever
+from bridge.model.rule_values import Whole, ticks_of, time_text
+from bridge.model.rules import CORRELATION_FIELDS, correlation, is_int, sql, typed_value
 from bridge.wire.atom.errors import DescriptionError
 from bridge.wire.atom.writing import SCHEMA, Node, typed
 from bridge.wire.atom.xml import Element
-
-_INT_MAX = 2**31 - 1
 
 Parameters = tuple[tuple[str, object], ...]
 """By `@name`, in order."""
@@ -124,22 +125,29 @@ def _typed_text(value: object) -> tuple[str, str]:
         case bool():
             return "boolean", "true" if value else "false"
         case int():
-            return ("int" if -_INT_MAX - 1 <= value <= _INT_MAX else "long"), str(value)
+            is_long = isinstance(value, Whole) and value.kind == "long"
+            return ("int" if is_int(value) and not is_long else "long"), str(int(value))
         case float():
             return "double", repr(value) if math.isfinite(value) else _special(value)
         case datetime():
-            return "dateTime", _time_text(value)
+            return "dateTime", time_text(value)
         case timedelta():
-            return "duration", format_duration(value // timedelta(milliseconds=1))
+            return "duration", _span_text(value)
+        case Decimal():
+            return "decimal", text_of(value)
         case _:
             return "string", str(value)
 
 
-def _time_text(value: datetime) -> str:
-    """Return a time in UTC; a time without a zone stays without one."""
-    if value.tzinfo is None:
-        return value.isoformat()
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+def _span_text(value: timedelta) -> str:
+    """Return a span, to its seventh digit; the longest one as Service Bus writes it."""
+    ticks = ticks_of(value)
+    span_ms = ticks // 10_000
+    return (
+        format_duration(span_ms)
+        if is_forever(span_ms) and span_ms <= MAX_MS
+        else format_ticks(ticks)
+    )
 
 
 def _special(value: float) -> str:

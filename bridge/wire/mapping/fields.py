@@ -13,6 +13,8 @@ import struct
 from collections.abc import Callable
 from uuid import UUID
 
+from bridge.model.decimals import text_of
+from bridge.wire.amqp10.decimals import decode_decimal
 from bridge.wire.amqp10.primitives import (
     NULL,
     encode_binary,
@@ -26,7 +28,7 @@ from bridge.wire.amqp10.primitives import (
 )
 from bridge.wire.amqp10.scalars import Byte, Float, Short, Ubyte, Ushort
 from bridge.wire.amqp10.writing import WRITERS
-from bridge.wire.basic import FieldValue, shown_string, shown_text
+from bridge.wire.basic import FieldValue, decimal_double, shown_string, shown_text
 
 
 class MappingError(ValueError):
@@ -96,6 +98,16 @@ def _utf8(raw: bytes) -> bytes:
     return raw
 
 
+def _decimal_text(code: int) -> Callable[[bytes], object]:
+    head = bytes((code,))
+
+    def read(raw: bytes) -> object:
+        value = decode_decimal(head + raw)
+        return None if value is None else text_of(value).encode()
+
+    return read
+
+
 FROM_AMQP: dict[int, tuple[str, str, bool, Callable[[bytes], object]]] = {
     0x40: ("null", "V", True, lambda raw: None),
     0x41: ("boolean", "t", True, lambda raw: True),
@@ -117,6 +129,9 @@ FROM_AMQP: dict[int, tuple[str, str, bool, Callable[[bytes], object]]] = {
     0x55: ("long", "l", True, _number(">b")),
     0x72: ("float", "f", True, _number(">f")),
     0x82: ("double", "d", True, _number(">d")),
+    0x74: ("decimal32", "S", False, _decimal_text(0x74)),
+    0x84: ("decimal64", "S", False, _decimal_text(0x84)),
+    0x94: ("decimal128", "S", False, _decimal_text(0x94)),
     0x73: ("char", "S", False, lambda raw: raw.decode("utf-32-be", "replace").encode()),
     0x83: ("timestamp", "T", False, _number(">q")),
     0x98: ("uuid", "S", False, lambda raw: str(UUID(bytes=raw)).encode()),
@@ -129,7 +144,7 @@ FROM_AMQP: dict[int, tuple[str, str, bool, Callable[[bytes], object]]] = {
 }
 """AMQP 1.0 constructor -> (its name, letter of the 0-9-1 field, whether exact, reader).
 
-Unlisted types (decimals, lists, maps, arrays, described values) have no readable form."""
+Unlisted types (lists, maps, arrays, described values) have no readable form."""
 
 _INT64_MAX = 2**63 - 1
 
@@ -150,6 +165,8 @@ def field_of(raw: bytes, start: int, end: int) -> tuple[FieldValue | None, bool]
     try:
         value = read(raw[body_at:end])
     except (UnicodeDecodeError, struct.error):
+        return None, False
+    if value is None and letter != "V":
         return None, False
     if letter == "T":
         assert isinstance(value, int)
@@ -186,11 +203,6 @@ def _text_or_binary(value: object) -> bytes:
     return encode_string(value)
 
 
-def _decimal(value: object) -> bytes:
-    assert isinstance(value, tuple)
-    return encode_double(value[1] / 10 ** value[0])
-
-
 TO_AMQP: dict[str, Callable[..., bytes]] = {
     "V": lambda value: NULL,
     "t": encode_boolean,
@@ -204,7 +216,7 @@ TO_AMQP: dict[str, Callable[..., bytes]] = {
     "L": encode_long,
     "f": WRITERS[Float],
     "d": encode_double,
-    "D": _decimal,
+    "D": lambda value: encode_double(decimal_double(("D", value))),
     "T": lambda value: timestamp_of(value * 1000),
     "S": _text_or_binary,
     "x": encode_binary,
@@ -243,8 +255,7 @@ def _plain(field: FieldValue) -> object:
     if isinstance(value, bytes):
         return shown_text(value)
     if letter == "D":
-        assert isinstance(value, tuple)
-        return value[1] / 10 ** value[0]
+        return decimal_double(field)
     return value
 
 

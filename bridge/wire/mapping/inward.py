@@ -12,9 +12,11 @@ from bridge.wire.amqp10.primitives import encode_list, encode_map, encode_string
 from bridge.wire.basic import FieldValue, Properties, Table, shown_text, text_in
 from bridge.wire.headers import is_application_key
 from bridge.wire.mapping import sections as part
+from bridge.wire.mapping.decimals import stored_value
 from bridge.wire.mapping.fields import (
     AMQP_ENCODED,
     MappingError,
+    Span,
     field_of,
     map_items,
     textual,
@@ -83,6 +85,7 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
     Raises:
         MappingError: the bytes are no AMQP 1.0 message.
         ArgumentOutOfRange: an id or a key is too long, or the scheduled time before the year 1.
+        ArgumentError: a property or an annotation is a decimal that .NET cannot hold.
         NotAllowed: the message has a session id and a different partition key.
     """
     found = part.split_sections(raw)
@@ -275,12 +278,17 @@ def _senders(found: part.Sections, code: int) -> bytes:
     A client that sends a received message again sends them along: they are another broker's.
     """
     raw, pairs = found.raw, found.pairs(code)
-    kept = [
-        (raw[key[0] : key[1]], raw[value[0] : value[1]])
-        for key, value in pairs
-        if textual(raw, *key) not in SERVICE_ANNOTATIONS
-    ]
-    if len(kept) == len(pairs):
+    kept = []
+    is_changed = False
+    for key, (start, end) in pairs:
+        name = textual(raw, *key)
+        if name in SERVICE_ANNOTATIONS:
+            is_changed = True
+            continue
+        value = stored_value(raw, start, end, name or b"")
+        is_changed = is_changed or value != raw[start:end]
+        kept.append((raw[key[0] : key[1]], value))
+    if not is_changed:
         return found.section(code)
     return part.descriptor(code) + encode_map(kept) if kept else b""
 
@@ -328,11 +336,16 @@ def _read_application_properties(
     raw = found.raw
     is_exact = True
     readable: Table = {}
+    stored: dict[Span, bytes] = {}
     for (key_start, key_end), (start, end) in found.pairs(part.APPLICATION_PROPERTIES):
         if raw[key_start] not in _STRING_CODES:
             raise MappingError(f"the application property at byte {key_start} has no string name")
         key = raw[key_start + (2 if raw[key_start] == 0xA1 else 5) : key_end]
         field, field_is_exact = field_of(raw, start, end)
+        if not field_is_exact:
+            value = stored_value(raw, start, end, key)
+            if value != raw[start:end]:
+                stored[start, end] = value
         try:
             name = key.decode()
         except UnicodeDecodeError:
@@ -345,7 +358,14 @@ def _read_application_properties(
         readable[name] = field
     if where[2] - where[1] <= READABLE_BYTES_MAX or is_exact:
         table.update(readable)
-    if not is_exact:
+    if stored:
+        pairs = [
+            (raw[key[0] : key[1]], stored.get(value) or raw[value[0] : value[1]])
+            for key, value in found.pairs(part.APPLICATION_PROPERTIES)
+        ]
+        section = part.descriptor(part.APPLICATION_PROPERTIES) + encode_map(pairs)
+        exact[part.APPLICATION_PROPERTIES] = section
+    elif not is_exact:
         exact[part.APPLICATION_PROPERTIES] = found.section(part.APPLICATION_PROPERTIES)
 
 
@@ -363,11 +383,12 @@ def properties_from_map(raw: bytes) -> Table:
 
     Raises:
         MappingError: the value is no map with string or symbol keys.
+        ArgumentError: a value is a decimal that .NET cannot hold.
     """
     table: Table = {}
     for (key_start, key_end), (start, end) in map_items(raw, 0):
         if raw[key_start] not in _STRING_CODES + _SYMBOL_CODES:
             raise MappingError(f"the key at byte {key_start} is neither a string nor a symbol")
         key = raw[key_start + (2 if raw[key_start] in (0xA1, 0xA3) else 5) : key_end]
-        table[shown_text(key)] = (AMQP_ENCODED, raw[start:end])
+        table[shown_text(key)] = (AMQP_ENCODED, stored_value(raw, start, end, key))
     return table

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from bridge.model.duration import readable_time_ms
 from bridge.wire import headers
+from bridge.wire.amqp10.decimals import encode_decimal
 from bridge.wire.amqp10.primitives import (
     NULL,
     encode_binary,
@@ -20,9 +21,10 @@ from bridge.wire.amqp10.primitives import (
     encode_symbol,
     encode_uint,
 )
-from bridge.wire.basic import FieldValue, Properties, Table, bytes_in, integer_in, text_in
+from bridge.wire.basic import FieldValue, Properties, Table, bytes_in, integer_in
 from bridge.wire.headers import is_application_key
 from bridge.wire.mapping import sections as part
+from bridge.wire.mapping.decimals import MAY_HOLD, WriteDecimal, shown_value
 from bridge.wire.mapping.fields import (
     AMQP_ENCODED,
     MappingError,
@@ -36,6 +38,7 @@ from bridge.wire.mapping.fields import (
 )
 from bridge.wire.mapping.inward import UINT_MAX, application_fields
 from bridge.wire.mapping.names import SENDER_ANNOTATIONS, SERVICE_ANNOTATIONS
+from bridge.wire.mapping.properties import properties_section, text_or_null
 from bridge.wire.record import Record
 
 _SEQUENCE_NUMBER = encode_symbol(headers.SEQUENCE_NUMBER.encode()) + b"\x81"
@@ -60,9 +63,6 @@ _OURS = SERVICE_ANNOTATIONS.union(SENDER_ANNOTATIONS)
 MESSAGE_STATE_ACTIVE, MESSAGE_STATE_DEFERRED, MESSAGE_STATE_SCHEDULED = 0, 1, 2
 """Values of the annotation x-opt-message-state; Azure omits the annotation of an active message."""
 
-ABSOLUTE_EXPIRY_MAX_MS = 253_402_243_199_000
-"""9999-12-31T07:59:59Z, the latest absolute-expiry-time that the SDKs write."""
-
 APP_ID_PROPERTY = "x-basic-app-id"
 """Application property with a native publisher's app_id: AMQP 1.0 has no field for app_id."""
 
@@ -78,6 +78,7 @@ def message_from_record(
     state: int = MESSAGE_STATE_ACTIVE,
     dead_letter: tuple[str, str] | None = None,
     lock_token: UUID | None = None,
+    write_decimal: WriteDecimal = encode_decimal,
 ) -> bytes:
     """Return the encoded AMQP 1.0 message for a client.
 
@@ -86,6 +87,7 @@ def message_from_record(
         state: active, deferred or scheduled.
         dead_letter: reason and description of a message that RabbitMQ itself dead-lettered.
         lock_token: the token of a locked message.
+        write_decimal: how the client reads decimals among properties and annotations.
     """
     properties = record.properties
     table = properties.headers if properties.headers is not None else {}
@@ -93,13 +95,20 @@ def message_from_record(
     return b"".join(
         (
             _header(table, time_to_live_ms, delivery_count),
-            _delivery_annotations(exact, lock_token),
-            _annotations(table, exact, sequence_number, enqueued_ms, locked_until_ms, state),
-            (exact and exact.section(part.PROPERTIES))
-            or _properties(properties, table, sequence_number, enqueued_ms, time_to_live_ms),
-            _application_properties(properties, table, exact, dead_letter),
+            _delivery_annotations(exact, lock_token, write_decimal),
+            _annotations(
+                table,
+                exact,
+                sequence_number,
+                enqueued_ms,
+                locked_until_ms,
+                state,
+                write_decimal,
+            ),
+            properties_section(record, exact, sequence_number, enqueued_ms, time_to_live_ms),
+            _application_properties(properties, table, exact, dead_letter, write_decimal),
             _body(record, table),
-            exact.section(part.FOOTER) if exact else b"",
+            _footer(exact, write_decimal) if exact else b"",
         )
     )
 
@@ -137,7 +146,6 @@ def exact_sections(table: Table) -> part.Sections | None:
 _HEADER = part.descriptor(part.HEADER)
 _DELIVERY_ANNOTATIONS = part.descriptor(part.DELIVERY_ANNOTATIONS)
 _ANNOTATIONS = part.descriptor(part.MESSAGE_ANNOTATIONS)
-_PROPERTIES = part.descriptor(part.PROPERTIES)
 _APPLICATION_PROPERTIES = part.descriptor(part.APPLICATION_PROPERTIES)
 _DATA = part.descriptor(part.DATA)
 
@@ -167,7 +175,9 @@ def _flag(table: Table, name: str) -> bytes:
     return b"\x41" if field[1] else b"\x42"
 
 
-def _delivery_annotations(exact: part.Sections | None, lock_token: UUID | None) -> bytes:
+def _delivery_annotations(
+    exact: part.Sections | None, lock_token: UUID | None, write_decimal: WriteDecimal
+) -> bytes:
     """Return the lock's token and the sender's annotations; Azure also sends the section empty."""
     if exact is None or part.DELIVERY_ANNOTATIONS not in exact.at:
         return _NOTHING if lock_token is None else _TOKEN_ALONE + lock_token.bytes
@@ -175,7 +185,8 @@ def _delivery_annotations(exact: part.Sections | None, lock_token: UUID | None) 
     for key, span in exact.pairs(part.DELIVERY_ANNOTATIONS):
         name = textual(exact.raw, *key)
         if name is not None and name not in SERVICE_ANNOTATIONS:
-            pairs.append((exact.raw[key[0] : key[1]], exact.raw[span[0] : span[1]]))
+            value = shown_value(exact.raw, span[0], span[1], write_decimal)
+            pairs.append((exact.raw[key[0] : key[1]], value))
     return _DELIVERY_ANNOTATIONS + encode_map(pairs)
 
 
@@ -186,6 +197,7 @@ def _annotations(
     enqueued_ms: int,
     locked_until_ms: int | None,
     state: int,
+    write_decimal: WriteDecimal,
 ) -> bytes:
     pairs = [
         (_SEQUENCE_NUMBER, _pack_long(sequence_number)),
@@ -203,81 +215,15 @@ def _annotations(
         scheduled_ms = scheduled[1] * 1000 if scheduled[0] == "T" else scheduled[1]
         pairs.append((_SCHEDULED, timestamp_of(readable_time_ms(scheduled_ms))))
     for name, key in _STRING_ANNOTATIONS:
-        if name in table and (value := _text(table, name)) is not NULL:
+        if name in table and (value := text_or_null(table, name)) is not NULL:
             pairs.append((key, value))
     if exact is not None and part.MESSAGE_ANNOTATIONS in exact.at:
         for key_span, span in exact.pairs(part.MESSAGE_ANNOTATIONS):
             said = textual(exact.raw, *key_span)
             if said is not None and said not in _OURS:
                 key = exact.raw[key_span[0] : key_span[1]]
-                pairs.append((key, exact.raw[span[0] : span[1]]))
+                pairs.append((key, shown_value(exact.raw, span[0], span[1], write_decimal)))
     return _ANNOTATIONS + encode_map(pairs)
-
-
-def _times(
-    properties: Properties, table: Table, enqueued_ms: int, time_to_live_ms: int | None
-) -> tuple[int | None, int | None]:
-    """Return absolute expiry and creation time; a TTL beyond a uint is their difference."""
-    if time_to_live_ms is not None and time_to_live_ms > UINT_MAX:
-        return min(enqueued_ms + time_to_live_ms, ABSOLUTE_EXPIRY_MAX_MS), enqueued_ms
-    creation_ms = integer_in(table, headers.CREATION_TIME)
-    if headers.CREATION_TIME not in table and properties.timestamp is not None:
-        creation_ms = properties.timestamp * 1000
-    return integer_in(table, headers.ABSOLUTE_EXPIRY_TIME), creation_ms
-
-
-_TEXT_FIELDS = (
-    (2, headers.TO),
-    (10, headers.SESSION_ID),
-    (12, headers.REPLY_TO_SESSION_ID),
-)
-"""Indexes of text fields in the properties section, and the header of each."""
-
-
-def _text(table: Table, name: str) -> bytes:
-    """Encode a header as text or null: strict clients refuse a message with another type there."""
-    said = text_in(table, name)
-    return NULL if said is None else encode_string(said.encode())
-
-
-def _properties(
-    properties: Properties,
-    table: Table,
-    sequence_number: int,
-    enqueued_ms: int,
-    time_to_live_ms: int | None,
-) -> bytes:
-    # the JavaScript SDK cannot settle a message without an id; native messages may have none
-    given_id = properties.message_id
-    message_id = f"{sequence_number:032x}" if given_id is None else given_id
-    items = [encode_string(utf8(message_id))] + [NULL] * 12
-    user_id = bytes_in(table, headers.USER_ID)
-    if user_id is not None:
-        items[1] = encode_binary(user_id)
-    for at, text in (
-        (3, properties.type),
-        (4, properties.reply_to),
-        (5, properties.correlation_id),
-    ):
-        if text is not None:
-            items[at] = encode_string(utf8(text))
-    for at, text in ((6, properties.content_type), (7, properties.content_encoding)):
-        if text is not None:
-            # A symbol is ASCII, and strict clients refuse anything else.
-            items[at] = encode_symbol(text.encode("ascii", "replace"))
-    times = _times(properties, table, enqueued_ms, time_to_live_ms)
-    for at, time_ms in enumerate(times, 8):
-        if time_ms is not None:
-            items[at] = timestamp_of(time_ms)
-    for at, name in _TEXT_FIELDS:
-        if name in table:
-            items[at] = _text(table, name)
-    sequence = integer_in(table, headers.GROUP_SEQUENCE)
-    if sequence is not None and 0 <= sequence <= UINT_MAX:
-        items[11] = encode_uint(sequence)
-    while items[-1] is NULL:
-        items.pop()
-    return _PROPERTIES + encode_list(items)
 
 
 def _application_properties(
@@ -285,11 +231,18 @@ def _application_properties(
     table: Table,
     exact: part.Sections | None,
     dead_letter: tuple[str, str] | None,
+    write_decimal: WriteDecimal,
 ) -> bytes:
     pairs: list[tuple[bytes, bytes]]
     if exact is not None and part.APPLICATION_PROPERTIES in exact.at:
+        raw = exact.raw
         pairs = [
-            (exact.raw[key[0] : key[1]], exact.raw[value[0] : value[1]])
+            (
+                raw[key[0] : key[1]],
+                shown_value(raw, value[0], value[1], write_decimal)
+                if raw[value[0]] in MAY_HOLD
+                else raw[value[0] : value[1]],
+            )
             for key, value in exact.pairs(part.APPLICATION_PROPERTIES)
         ]
     else:
@@ -309,6 +262,17 @@ def _application_properties(
     if not pairs:
         return b""
     return _APPLICATION_PROPERTIES + encode_map(pairs)
+
+
+def _footer(exact: part.Sections, write_decimal: WriteDecimal) -> bytes:
+    if part.FOOTER not in exact.at:
+        return b""
+    raw = exact.raw
+    pairs = [
+        (raw[key[0] : key[1]], shown_value(raw, value[0], value[1], write_decimal))
+        for key, value in exact.pairs(part.FOOTER)
+    ]
+    return part.descriptor(part.FOOTER) + encode_map(pairs)
 
 
 def _body(record: Record, table: Table) -> bytes:

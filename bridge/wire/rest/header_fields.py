@@ -18,8 +18,10 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 from uuid import UUID
 
+from bridge.model.decimals import text_of
 from bridge.model.duration import readable_time_ms
-from bridge.wire.amqp10.scalars import Int, Timestamp, Ulong
+from bridge.wire.amqp10.decimals import decode_decimal
+from bridge.wire.amqp10.scalars import Decimal128, Int, Timestamp, Ulong
 from bridge.wire.basic import shown_text
 
 BROKER_PROPERTIES = "BrokerProperties"
@@ -119,9 +121,11 @@ def written_name(name: str) -> str:
 
 
 def written_value(value: Any) -> str:
-    """Return a property's value as JSON in ASCII; bytes as text in base64."""
+    """Return a property's value as JSON in ASCII: a decimal as number, bytes as text in base64."""
     if isinstance(value, Timestamp):
         return json.dumps(http_date(int(value)))
+    if isinstance(value, Decimal128):
+        return str(_plain(value))
     if isinstance(value, bytes):
         return json.dumps(b64encode(value).decode())
     if isinstance(value, UUID):
@@ -140,6 +144,9 @@ def json_text(value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, Decimal128):
+        number = decode_decimal(b"\x94" + value)
+        return str(value) if number is None else text_of(number)
     return shown_text(value) if isinstance(value, bytes) else str(value)
 
 

@@ -18,7 +18,7 @@ from bridge.wire.amqp10.primitives import NULL, encode_binary, encode_list, enco
 from bridge.wire.amqp10.scalars import Symbol, Timestamp
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.inward import UINT_MAX
-from bridge.wire.mapping.outward import ABSOLUTE_EXPIRY_MAX_MS
+from bridge.wire.mapping.properties import ABSOLUTE_EXPIRY_MAX_MS
 from bridge.wire.rest.broker_properties import Given, parse_json, read_broker_properties
 from bridge.wire.rest.header_fields import typed
 

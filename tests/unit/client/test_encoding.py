@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ WHOLE = {
         "none": None,
         "time": datetime(2030, 1, 2, 3, 4, 5, 678_000, UTC),
         "bytes": b"as text",
+        "price": Decimal("79.90"),
     },
 }
 
@@ -95,6 +97,7 @@ def test_what_arrives_can_be_sent_again() -> None:
     )
     names = set(WHOLE) - {"application_properties"}
     assert {name: getattr(got, name) for name in names} == {name: WHOLE[name] for name in names}
+    assert (got.application_properties or {})[b"price"] == WHOLE["application_properties"]["price"]
     got.subject = "another"
     again = record_from_message(encoded(got), new_message_id="n").record
     assert (again.body, again.properties.type) == (b"body", "another")
@@ -114,6 +117,8 @@ def test_what_cannot_be_sent_is_refused() -> None:
         ServiceBusMessage("x", session_id="s", partition_key="t")
     with pytest.raises(TypeError, match="encoded"):
         encoded(ServiceBusMessage("x", application_properties={"n": object()}))
+    with pytest.raises(TypeError, match="96 bits with a scale of 0 to 28"):
+        encoded(ServiceBusMessage("x", application_properties={"n": Decimal("1E+40")}))
     with pytest.raises(TypeError, match="int"):
         encoded(5)  # type: ignore[arg-type]
 

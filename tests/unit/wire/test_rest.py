@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.errors import ArgumentError, ArgumentOutOfRange
+from bridge.wire.amqp10.decimals import encode_decimal
 from bridge.wire.amqp10.message import decode_message
-from bridge.wire.amqp10.scalars import Float, Timestamp, Ubyte, Ulong
+from bridge.wire.amqp10.scalars import Decimal128, Float, Timestamp, Ubyte, Ulong
 from bridge.wire.mapping.inward import record_from_message
 from bridge.wire.mapping.outward import message_from_record
 from bridge.wire.rest.broker_properties import Given, read_broker_properties, seconds_of
@@ -121,6 +123,8 @@ def test_what_is_http_s_own_is_no_property(name: str) -> None:
         (float("nan"), '"NaN"'),
         (Float("-inf"), '"-Infinity"'),
         (Ubyte(7), "7"),
+        (Decimal128(encode_decimal(Decimal("-79.90"))[1:]), "-79.90"),
+        ([Decimal128(encode_decimal(Decimal("79.90"))[1:])], '["79.90"]'),
         ({b"a": 1}, json.dumps("{b'a': 1}")),
         ("a\r\nSet-Cookie: b", '"a\\r\\nSet-Cookie: b"'),
     ],
