@@ -130,6 +130,23 @@ async def test_an_abandoned_message_comes_again_before_the_next(door: Door) -> N
     assert python_value(table[headers.DEAD_LETTER_REASON]) == "MaxDeliveryCountExceeded"
 
 
+@pytest.mark.parametrize("ends_by", ["abandon", "lock"])
+async def test_a_dead_letter_of_a_session_counts_all_its_failed_deliveries(
+    door: Door, ends_by: str
+) -> None:
+    """Its last delivery, too, as a message without a session does."""
+    await send(door, "a", "1")
+    client = await accept(door, "a")
+    for _ in range(QUEUE.max_delivery_count - 1):
+        (message,) = await client.receive()
+        await client.settle(message, Abandon())
+    (message,) = await client.receive()
+    if ends_by == "abandon":
+        await client.settle(message, Abandon())
+    (dead,) = await door.client(path=DEAD).receive()
+    assert (dead.record.body, dead.delivery_count) == (b"1", QUEUE.max_delivery_count)
+
+
 async def test_a_session_that_is_closed_counts_nothing(door: Door) -> None:
     """What was delivered and not settled is the next receiver's, in order."""
     await send(door, "a", "1", "2", "3")

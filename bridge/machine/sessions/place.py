@@ -88,7 +88,3 @@ class Place(Generic[Message]):
 
     def __lt__(self, other: Place[Message]) -> bool:
         return self.number < other.number
-
-    def has_expired(self, now_ms: int) -> bool:
-        """Whether the message has expired, and may not be delivered."""
-        return self.expires_ms is not None and self.expires_ms <= now_ms

@@ -22,16 +22,16 @@ from collections.abc import Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
 from bridge.machine.deduplicator import Identity, digest
+from bridge.machine.fate import Fate, Rules
 from bridge.machine.locks import Locks
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions.ages import Ages
 from bridge.machine.sessions.effects import (
     Count,
     Deliver,
-    DeliveryCountExceeded,
     Drop,
     Effect,
-    Expire,
+    End,
     Fetch,
     Given,
     Lost,
@@ -67,7 +67,7 @@ class Sessions(Generic[Message]):
         settled: the memory of settled numbers.
         ages: counts the arrivals.
         lock_duration_ms: how long a session is locked.
-        max_delivery_count: so many failed deliveries end a message.
+        rules: what ends a message.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Sessions(Generic[Message]):
         settled: SettledNumbers,
         *,
         lock_duration_ms: int,
-        max_delivery_count: int,
+        rules: Rules,
         ages: Ages | None = None,
     ) -> None:
         self._ages = ages if ages is not None else Ages()
         self.lock_duration_ms = lock_duration_ms
-        self.max_delivery_count = max_delivery_count
+        self.rules = rules
         self._settled = settled
         self._supply: Supply[Message] = Supply()
         self._index: Index[Message] = Index(budget, self._supply)
@@ -307,7 +307,8 @@ class Sessions(Generic[Message]):
         for place in self._index.places.values():  # in the order in which they came
             if place.since >= limit or at_most <= 0:
                 break
-            if place.state == READY and not place.has_expired(now_ms):
+            fate = self.rules.of_waiting(place.expires_ms, place.generation, now_ms)
+            if place.state == READY and fate is Fate.AVAILABLE:
                 old.setdefault(place.session_id, []).append(place)
                 at_most -= 1
         effects: list[Effect] = []
@@ -365,10 +366,9 @@ class Sessions(Generic[Message]):
         session = self._index.sessions[place.session_id]
         session.out.pop(id(place), None)
         place.state = LEAVING
-        if place.has_expired(now_ms):
-            return Expire(place)
-        if place.generation + 1 >= self.max_delivery_count:
-            return DeliveryCountExceeded(place)
+        fate = self.rules.of_failed(place.expires_ms, place.generation, now_ms)
+        if fate is not Fate.AVAILABLE:
+            return End(place, fate, failed=1)
         self.returning(place, now_ms=now_ms)
         return Count(place)
 
@@ -436,8 +436,8 @@ class Sessions(Generic[Message]):
         """End messages at the head of a session that may not be delivered any more."""
         effects: list[Effect] = []
         while (place := session.head()) is not None:
-            is_over = place.has_expired(now_ms)
-            if not is_over and place.generation < self.max_delivery_count:
+            fate = self.rules.of_waiting(place.expires_ms, place.generation, now_ms)
+            if fate is Fate.AVAILABLE:
                 break
             session.pop()
             if place.message is None:
@@ -445,7 +445,7 @@ class Sessions(Generic[Message]):
                 effects.append(Fetch(place))
                 continue
             place.state = LEAVING
-            effects.append(Expire(place) if is_over else DeliveryCountExceeded(place))
+            effects.append(End(place, fate))
         return effects
 
     def _fetch_ahead(self, session: Session[Message], wanted: int, now_ms: int) -> list[Effect]:

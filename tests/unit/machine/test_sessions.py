@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from bridge.machine.fate import Fate, Rules
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.ages import Ages
@@ -42,6 +43,11 @@ class Stored:
         return b"%d" % self.number
 
 
+def has_expired(place: Place[Stored], now_ms: int) -> bool:
+    """Whether a message may not be delivered any more."""
+    return place.expires_ms is not None and place.expires_ms <= now_ms
+
+
 class World:
     """RabbitMQ, receivers and a clock around the machine."""
 
@@ -51,7 +57,7 @@ class World:
             MemoryBudget(room_bytes),
             SettledMemory().numbers(),
             lock_duration_ms=DURATION_MS,
-            max_delivery_count=MAX_DELIVERIES,
+            rules=Rules(MAX_DELIVERIES),
             ages=Ages(step=1, gone_min=2),
         )
         self.ready: list[Stored] = []
@@ -130,9 +136,11 @@ class World:
                 case fx.Refresh(place):
                     assert place.message is not None
                     self.ready.append(self.held.pop(place.where))
-                case fx.Expire(place) | fx.DeliveryCountExceeded(place):
+                case fx.End(place, fate, failed):
                     assert place.message is not None, "the body goes to the dead-letter queue"
-                    self.end(place, type(effect).__name__)
+                    if fate is Fate.DELIVERY_COUNT_EXCEEDED:
+                        assert place.generation + failed >= MAX_DELIVERIES
+                    self.end(place, fate.name)
                 case fx.Drop(where):
                     del self.held[where]
                 case fx.Unlock(place):
@@ -144,7 +152,7 @@ class World:
         assert place.session_id == session_id
         assert self.now_ms < self.until_ms[receiver]
         assert place.message is not None
-        assert not place.has_expired(self.now_ms)
+        assert not has_expired(place, self.now_ms)
         assert place.generation == self.counts[place.number]
         for number, stored in self.sent.items():
             if stored.session_id == session_id and number < place.number:
@@ -424,7 +432,7 @@ class AnyHistory(RuleBasedStateMachine):
         """Whether a receiver could have it."""
         place = self.world.machine.find(stored.identity)
         assert place is not None
-        return place.state == READY and not place.has_expired(self.world.now_ms)
+        return place.state == READY and not has_expired(place, self.world.now_ms)
 
 
 AnyHistory.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
@@ -480,7 +488,7 @@ def test_the_last_delivery_that_fails_ends_a_message() -> None:
         world.credit(1, 1)
         world.pass_time(DURATION_MS)
     assert len(world.delivered) == MAX_DELIVERIES
-    assert world.fate == {1: "DeliveryCountExceeded"}
+    assert world.fate == {1: "DELIVERY_COUNT_EXCEEDED"}
     assert len(world.machine) == 0
 
 
