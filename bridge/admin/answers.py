@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import TypeVar
 from urllib.parse import urlencode
 
-from bridge.admin.access import SUB_CODE, Access
 from bridge.admin.refusals import CONTENT_TYPE, refusal
+from bridge.admin.request_rights import SUB_CODE, RequestRights
 from bridge.admin.target import Target
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
@@ -69,7 +69,7 @@ class Asked:
     """
 
     target: Target
-    access: Access | None
+    access: RequestRights | None
     base: str
     host: str
     query: Mapping[str, str]

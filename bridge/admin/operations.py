@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from bridge.admin.access import Access
 from bridge.admin.answers import (
     Answer,
     Asked,
@@ -27,6 +26,7 @@ from bridge.admin.answers import (
     rule_entry,
 )
 from bridge.admin.keys import with_keys
+from bridge.admin.request_rights import RequestRights
 from bridge.admin.target import Target, What
 from bridge.engine.administration.changes import Administration
 from bridge.model import entity as model
@@ -106,7 +106,7 @@ class Operations:
             ("DELETE", What.RULE): self._delete_rule,
         }
 
-    def check(self, method: str, target: Target, access: Access | None) -> None:
+    def check(self, method: str, target: Target, access: RequestRights | None) -> None:
         """Raise for a request that does not exist, or that the client may not make.
 
         Raises:
@@ -121,7 +121,7 @@ class Operations:
         operation = _OF_SUBSCRIPTIONS.get((method, target.what), "")
         access.check(method, target.path, operation, Right.MANAGE, *rights)
 
-    def _is_known_missing(self, method: str, target: Target, access: Access) -> bool:
+    def _is_known_missing(self, method: str, target: Target, access: RequestRights) -> bool:
         """Whether a request reads a queue or topic that is not there, with any right at its path.
 
         Azure tells such a client that the entity is not there.

@@ -18,7 +18,7 @@ from bridge.gateway.sending import SendingLink
 from bridge.gateway.sessions import SessionLink, wants_session
 from bridge.gateway.termini import check
 from bridge.machine.amqp10.link import IncomingLink, OutgoingLink
-from bridge.model.access import missing_right
+from bridge.model.claims import missing_right
 from bridge.model.entity import Right
 from bridge.model.errors import NotAllowed, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue, parse_path, without_host

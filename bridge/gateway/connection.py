@@ -126,6 +126,11 @@ class Connection(Reader):
         high = self.gateway.settings.output_bytes_high
         return self._is_writing_paused or self._endpoint.output_bytes > high
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the client is gone, and with it all timers."""
+        return self._transport is None
+
     def resource_of(self, path: str) -> str:
         """Return an entity as Azure's texts name it, `sb://host/entity`."""
         peer = self._endpoint.peer

@@ -18,8 +18,9 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from bridge.admin.access import AUTHORIZATION, Access
+from bridge.access.access import Access
 from bridge.admin.refusals import CONTENT_TYPE, refusal
+from bridge.admin.request_rights import rights_of
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import Abandon, Complete, Namespace, Received, ReceiveMode
@@ -28,8 +29,6 @@ from bridge.gateway.site import authorize, is_heard, leaving_of
 from bridge.gateway.texts import STOPPING
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
-from bridge.model.access import cause_of
-from bridge.model.access_rules import RuleSet
 from bridge.model.entity import Right
 from bridge.model.errors import (
     ArgumentError,
@@ -77,7 +76,7 @@ class Messages:
 
     Args:
         namespace: the engine's verbs.
-        rules: returns the current shared access rules.
+        access: verifies tokens.
         tier: returns the namespace's tier, which limits messages.
         now_s: returns the current time, in seconds since 1970 (UTC).
     """
@@ -85,13 +84,13 @@ class Messages:
     def __init__(
         self,
         namespace: Namespace,
-        rules: Callable[[], RuleSet],
+        access: Access,
         tier: Callable[[], model.Tier],
         *,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self._namespace = namespace
-        self._rules = rules
+        self._access = access
         self._tier = tier
         self._now_s = now_s
         self._bodies = Bodies()
@@ -114,10 +113,10 @@ class Messages:
             return self._refused(request, target, failed)
 
     async def _answer(self, request: web.Request, target: Target) -> web.StreamResponse:
-        access = self._access(request)
+        rights = await rights_of(self._access, request, _log, grace_s=0)
         authorize(request)
         path = target.path
-        access.require(Right.SEND if target.verb is Verb.SEND else Right.LISTEN, path)
+        rights.require(Right.SEND if target.verb is Verb.SEND else Right.LISTEN, path)
         timeout_s = _timeout_s(request.query.get("timeout"))
         if target.verb in _MODES:
             return await self._receive(request, path, _MODES[target.verb], timeout_s)
@@ -143,17 +142,6 @@ class Messages:
             case _:
                 await self._namespace.renew_locks(path, [token])
         return web.Response(headers={"Content-Type": CONTENT_TYPE_DEFAULT})
-
-    def _access(self, request: web.Request) -> Access:
-        try:
-            return Access(request.headers, self._rules(), request.host, self._now_s(), grace_s=0)
-        except Unauthorized as error:
-            if AUTHORIZATION in request.headers:
-                _log.info(
-                    "token.refused peer=%s audience=%r reason=%r",
-                    *(request.remote, f"{request.host}{request.path}", cause_of(error)),
-                )
-            raise
 
     def _refused(
         self, request: web.Request, target: Target, error: ServiceBusError

@@ -20,6 +20,7 @@ import tracemalloc
 from dataclasses import dataclass, field
 from typing import Final
 
+from bridge.access.access import Access
 from bridge.gateway.admission import Visit
 from bridge.gateway.connection import Connection
 from bridge.gateway.server import Gateway
@@ -223,7 +224,7 @@ async def fuzz(frames: int, seed: int, *, says_progress: bool = False) -> Costs:
     costs, sas, last_said = Costs(), token(), 0
     namespace = fresh_namespace()
     settings = Settings(message_bytes_max=MESSAGE_BYTES_MAX)
-    gateway = Gateway(namespace, RuleSet(namespace=(RULE,)), settings)
+    gateway = Gateway(namespace, Access(RuleSet(namespace=(RULE,))), settings)
     try:
         while costs.frames < frames:
             conversation_seed = seed * 1_000_003 + costs.conversations
