@@ -175,12 +175,12 @@ async def answered(work: Awaitable[Answer], method: str, host: str, path: str) -
     except ServiceBusError as error:
         return _refused(error, host, path)
     except BrokerError as error:
-        _log.warning("administration.failed path=%s error=%s", path, error)
+        _log.warning("administration.failed path=%r error=%s", path, error)
         if method == "GET":
             return _refused(ServerBusy(f"RabbitMQ cannot do this now: {error}."), host, path)
         return _refused(OperationTimeout(texts.unknown(error)), host, path)
     except Exception:
-        _log.exception("administration.failed path=%s", path)
+        _log.exception("administration.failed path=%r", path)
         return _refused(InternalError("The bridge has failed; its log says how."), host, path)
 
 

@@ -25,7 +25,7 @@ from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import Abandon, Complete, Namespace, Received, ReceiveMode
 from bridge.gateway.sending import in_slices, outgoing
-from bridge.gateway.site import authorize, is_heard, leaving_of
+from bridge.gateway.site import authorize, has_ended, is_heard, leaving_of
 from bridge.gateway.texts import STOPPING
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
@@ -61,6 +61,11 @@ WAITS_MAX = 1_000
 
 BATCH_BYTES_MAX = 1_048_576
 """The largest batch, whatever the entity takes (Service Bus quotas: 1 MB on Premium, too)."""
+
+_ENDED = (
+    "A receive's client keeps its side of the connection open until it has the answer: one that has "
+    "closed it cannot be told from one that has left."
+)
 
 _STATUS: dict[type[ServiceBusError], int] = {EntityNotFound: 410, MessageLockLost: 404}
 """Where the REST reference has another status than other APIs have for the error."""
@@ -108,7 +113,7 @@ class Messages:
         except ConnectionError:
             raise
         except Exception:
-            _log.exception("messages.failed path=%s", request.path)
+            _log.exception("messages.failed path=%r", request.path)
             failed = InternalError("The bridge has failed; its log says how.")
             return self._refused(request, target, failed)
 
@@ -205,6 +210,8 @@ class Messages:
             reception = Reception(self._namespace, path, mode)
             try:
                 found = await reception.message(timeout_s, leaving)
+                if has_ended(request):
+                    raise ArgumentError(_ENDED)
                 if found is None:
                     return self._nothing(request, path, leaving)
                 if not is_heard(request):

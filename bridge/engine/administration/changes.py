@@ -367,4 +367,4 @@ def _check(subscription: str, rule: model.Rule) -> None:
     except InvalidRule as error:
         raise InvalidRule(f"The rule '{rule.name}' of '{subscription}': {error}") from None
     for mismatch in mismatches(rule):
-        log.warning("rule.mismatch path=%s rule=%s error=%s", subscription, rule.name, mismatch)
+        log.warning("rule.mismatch path=%s rule=%s error=%r", subscription, rule.name, mismatch)
