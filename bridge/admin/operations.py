@@ -238,7 +238,8 @@ class Operations:
 
     def _check(self, asked: Asked, entity: model.Entity) -> None:
         """Raise for settings that the namespace, or the client's rights, do not allow."""
-        check_message_size(entity, self._entities.namespace().tier)
+        namespace = self._entities.namespace()
+        check_message_size(entity, namespace.name, namespace.tier)
         for name, field in (
             ("ForwardTo", "forward_to"),
             ("ForwardDeadLetteredMessagesTo", "forward_dead_lettered_messages_to"),
@@ -246,11 +247,6 @@ class Operations:
             target = getattr(entity, field, "")
             if not target:
                 continue
-            if field == "forward_to" and getattr(entity, "requires_session", False):
-                raise ArgumentError(
-                    f"SubCode=40000. Bad Request: {entity.path!r} requires sessions, and such an "
-                    "entity cannot forward its messages."
-                )
             is_itself = target.lower() == entity.path.lower()  # Azure allows it
             if not is_itself and not isinstance(self._find(target), model.Queue | model.Topic):
                 raise ArgumentError(

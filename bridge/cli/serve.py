@@ -22,7 +22,6 @@ from bridge.gateway.site import authorize
 from bridge.model import entity as model
 from bridge.model.access_policy import Policy
 from bridge.model.access_rules import RuleSet
-from bridge.model.tiers import TIER_MESSAGE_SIZE_MAX_BYTES
 from bridge.rest.application import application
 from bridge.rest.messages import Messages
 from bridge.topology.entity_table import Changes
@@ -66,13 +65,12 @@ async def _serve(
     async with bridge_of(settings, config) as bridge:
         access = Access(policy)
         service = Service(bridge.operations, access, on_authorized=authorize)
-        messages = Messages(bridge.namespace, access, lambda: bridge.namespace.directory.tier)
+        messages = Messages(bridge.namespace, access)
         gateway = Gateway(
             bridge.namespace,
             access,
             GatewaySettings(
                 namespace_name=bridge.wanted.name,
-                message_bytes_max=TIER_MESSAGE_SIZE_MAX_BYTES[bridge.wanted.tier],
                 connections_max=settings.connections_max,
                 unauthenticated_max=settings.unauthenticated_max,
                 rabbitmq_ports=bridge.rabbitmq_ports,

@@ -172,6 +172,13 @@ class Namespace(Protocol):
             NotAllowed: a subscription or sub-queue takes no messages from senders.
         """
 
+    def message_bytes_max(self, path: EntityPath) -> int:
+        """Return the size of the largest message that may be sent to an entity.
+
+        Raises:
+            ServiceBusError: as `send_entity`.
+        """
+
     def receive_entity(self, path: EntityPath) -> model.ReceiveEntity:
         """Return the definition of an entity to receive from.
 

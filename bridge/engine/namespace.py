@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
+from bridge.broker.message_size import rabbitmq_bytes_max
 from bridge.broker.outcome import resolve
 from bridge.engine import texts
 from bridge.engine.administration.bulk_declaration import OnProgress
@@ -33,6 +35,7 @@ from bridge.engine.administration.notifications import (
 )
 from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.reconciler import Reconciler
+from bridge.engine.administration.unmet_settings import UnmetSettings
 from bridge.engine.administration.upkeep import OwnBindings, Upkeep
 from bridge.engine.administration.usage import Usage
 from bridge.engine.api import (
@@ -140,6 +143,7 @@ class RabbitNamespace:
         supervisor: Supervisor | None = None,
     ):
         self._session_shards = session_shards
+        self._endpoint = endpoint
         self._management = management
         self._name = name
         self._tasks = Tasks()
@@ -247,7 +251,8 @@ class RabbitNamespace:
                 find=partial(_find, self),
             )
         )
-        self.state = State(services, self._receiving, self._sessions)
+        self._unmet = UnmetSettings(lambda: self.capabilities)
+        self.state = State(services, self._receiving, self._sessions, self._unmet)
         self._policies = policies = Policies(
             management,
             lambda: self.directory.namespace,
@@ -269,7 +274,7 @@ class RabbitNamespace:
             Upkeep(
                 *(management, self.state, self.directory),
                 *(lambda: self.capabilities, own, bridges),
-                on_letters=self._on_letters,
+                on_letters=partial(_publish_again, self.directory, self._dead_letters),
             ),
             own.bind,
         )
@@ -302,8 +307,12 @@ class RabbitNamespace:
             BrokerError: RabbitMQ or its management API cannot be reached, or refuses the login.
             UnsupportedVersion: RabbitMQ is older than 4.0.
         """
-        overview = await self._management.overview()
+        overview, limit_bytes = await asyncio.gather(
+            self._management.overview(), rabbitmq_bytes_max(self._endpoint)
+        )
         self._capabilities = Capabilities.served(overview["rabbitmq_version"])
+        if limit_bytes is not None:
+            self._capabilities = replace(self._capabilities, message_bytes_max=limit_bytes)
         self._is_clustered = await self._management.is_cluster()
         self._receiving.start(self._capabilities, is_clustered=self._is_clustered)
 
@@ -312,6 +321,7 @@ class RabbitNamespace:
 
         for on_change in (
             take_tier,
+            self._unmet.follow,
             self._deferral.follow,
             self._sessions.follow,
             self._receiving.follow,
@@ -391,6 +401,10 @@ class RabbitNamespace:
     def send_entity(self, path: EntityPath) -> model.SendEntity:
         """Return the definition of an entity to send to."""
         return self.directory.send_entity(path)
+
+    def message_bytes_max(self, path: EntityPath) -> int:
+        """Return the size of the largest message that may be sent to an entity."""
+        return self._sending.limit_bytes(self.directory.send_entity(path))
 
     def receive_entity(self, path: EntityPath) -> model.ReceiveEntity:
         """Return the definition of an entity to receive from."""
@@ -478,6 +492,7 @@ class RabbitNamespace:
         return description.encode(
             entity,
             rabbitmq_version=".".join(map(str, self.capabilities.version)),
+            rabbitmq_bytes_max=self.capabilities.message_bytes_max,
             is_clustered=self._is_clustered,
             tier=self.directory.tier,
             is_peeked=not isinstance(entity, model.Topic)
@@ -599,12 +614,6 @@ class RabbitNamespace:
 
         self._tasks.start(refuse())
 
-    def _on_letters(self, path: str, since_ms: int) -> None:
-        """Publish again what a dead-letter queue may lack, whatever the entity's status is."""
-        entity = self.directory.known(path)
-        if isinstance(entity, model.Queue | model.Subscription):
-            self._dead_letters.begin(entity, since_ms)
-
     async def _on_up(self, connection: Connection) -> None:
         """Consume this bridge's own queue, and notifications, on a new extra connection."""
         await self._peers.listen(connection, self._locks.rename())
@@ -621,6 +630,15 @@ class RabbitNamespace:
             self.reconciler.wake_for(path.entity)
         else:
             self._sending.note_full(path.entity)
+
+
+def _publish_again(
+    directory: Directory, dead_letters: DeadLettersAgain, path: str, since_ms: int
+) -> None:
+    """Publish again what a dead-letter queue may lack, whatever the entity's status is."""
+    entity = directory.known(path)
+    if isinstance(entity, model.Queue | model.Subscription):
+        dead_letters.begin(entity, since_ms)
 
 
 async def _answered(settling: Awaitable[None], done: OnSettled) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
+from bridge.engine.administration.unmet_settings import UnmetSettings
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.receivers import Receiving
@@ -33,7 +34,14 @@ class State:
         conflicts: a sentence for each resource that is there with other settings.
     """
 
-    def __init__(self, services: Services, receiving: Receiving, sessions: Accepting) -> None:
+    def __init__(
+        self,
+        services: Services,
+        receiving: Receiving,
+        sessions: Accepting,
+        unmet: UnmetSettings,
+    ) -> None:
+        self._unmet = unmet
         self._sender = services.sender
         self._connections = services.connections
         self._receiving = receiving
@@ -70,7 +78,7 @@ class State:
     def warnings(self) -> list[str]:
         """A sentence for each fault of a single entity."""
         silent = [each.sentence for each in self.silent]
-        there = [*self.conflicts, *self._refused.values()]
+        there = [*self.conflicts, *self._refused.values(), *self._unmet.sentences]
         return [*silent, *self._sessions.natives, *there, *self._made_again_sentences()]
 
     @property

@@ -28,7 +28,6 @@ from bridge.gateway.sending import in_slices, outgoing
 from bridge.gateway.site import authorize, has_ended, is_heard, leaving_of
 from bridge.gateway.texts import STOPPING
 from bridge.message.envelopes import Outgoing
-from bridge.model import entity as model
 from bridge.model.entity import Right
 from bridge.model.errors import (
     ArgumentError,
@@ -41,7 +40,6 @@ from bridge.model.errors import (
     Unauthorized,
 )
 from bridge.model.name import EntityPath
-from bridge.model.tiers import message_size_max_bytes
 from bridge.rest.bodies import Bodies, Body
 from bridge.rest.reception import Reception
 from bridge.rest.target import Target, Verb
@@ -63,8 +61,8 @@ BATCH_BYTES_MAX = 1_048_576
 """The largest batch, whatever the entity takes (Service Bus quotas: 1 MB on Premium, too)."""
 
 _ENDED = (
-    "A receive's client keeps its side of the connection open until it has the answer: one that has "
-    "closed it cannot be told from one that has left."
+    "A client that receives keeps its side of the connection open until it has the answer: who "
+    "closes it cannot be told from who has left."
 )
 
 _STATUS: dict[type[ServiceBusError], int] = {EntityNotFound: 410, MessageLockLost: 404}
@@ -82,7 +80,6 @@ class Messages:
     Args:
         namespace: the engine's verbs.
         access: verifies tokens.
-        tier: returns the namespace's tier, which limits messages.
         now_s: returns the current time, in seconds since 1970 (UTC).
     """
 
@@ -90,13 +87,11 @@ class Messages:
         self,
         namespace: Namespace,
         access: Access,
-        tier: Callable[[], model.Tier],
         *,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self._namespace = namespace
         self._access = access
-        self._tier = tier
         self._now_s = now_s
         self._bodies = Bodies()
         self._waits = 0
@@ -166,7 +161,7 @@ class Messages:
         entity = self._namespace.send_entity(path)
         content_type = request.headers.get("Content-Type", "")
         is_batch = content_type.partition(";")[0].strip().lower() == inward.BATCH_TYPE
-        limit_bytes = message_size_max_bytes(entity, self._tier())
+        limit_bytes = self._namespace.message_bytes_max(path)
         if is_batch:
             limit_bytes = min(limit_bytes, BATCH_BYTES_MAX)
         with Body(self._bodies) as body:

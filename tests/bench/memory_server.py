@@ -30,8 +30,8 @@ async def serve(arguments: argparse.Namespace) -> None:
         for name in arguments.queues
     )
     namespace = MemoryNamespace(*definitions)
-    settings = Settings(message_bytes_max=arguments.message_bytes_max)
-    gateway = Gateway(namespace, Access(RuleSet(namespace=(ROOT_RULE,))), settings)
+    namespace.sent_bytes_max = arguments.message_bytes_max
+    gateway = Gateway(namespace, Access(RuleSet(namespace=(ROOT_RULE,))), Settings())
     port = await gateway.listen(socket.create_server((arguments.host, arguments.port)))
     print(f"ready {port}", flush=True)
     try:

@@ -35,11 +35,14 @@ async def gateway(
     app: web.Application | None = None,
     queue: Queue = QUEUE,
     access: Access | None = None,
+    message_bytes_max: int = 262_144,
     **settings: object,
 ) -> AsyncIterator[tuple[Gateway, int]]:
     """Run a gateway; yields it with its port."""
+    namespace = namespace or MemoryNamespace(queue)
+    namespace.sent_bytes_max = message_bytes_max
     served = Gateway(
-        namespace or MemoryNamespace(queue),
+        namespace,
         access or Access(RuleSet(namespace=rules or (ROOT_RULE,))),
         Settings(**settings),  # type: ignore[arg-type]
         app=app,

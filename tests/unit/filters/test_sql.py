@@ -194,7 +194,7 @@ def test_signs_and_texts_are_no_comments() -> None:
 
 def test_a_stored_rule_with_two_signs_keeps_its_meaning() -> None:
     """It was taken as a minus of a minus by an earlier version, and takes the same messages."""
-    for expression in ("quantity--1 = 11", "quantity = 9--1", "quantity - -1 = 11 AND color = 'red'"):
+    for expression in ("quantity--1 = 11", "quantity = 9--1", "- -quantity = 10"):
         selection = selected(expression, ORDER)
         assert (len(selection.matches), selection.failures) == (1, []), expression
     assert not selected("quantity--1 = 9", ORDER).matches

@@ -155,6 +155,7 @@ def test_each_message_is_with_one_client_or_waits(steps: list[tuple]) -> None:
     """What a client has got is locked or deleted; all else is available, uncounted."""
     asyncio.run(run(steps))
 
+
 async def test_a_message_of_an_entity_that_was_deleted_meanwhile_is_not_taken() -> None:
     """It stays where it was, and the request has the error of a missing entity."""
     space = KeepingNamespace(Queue(name="q", lock_duration_ms=300_000))
