@@ -6,7 +6,6 @@ Source of the limits and the words: Azure's Python live tests and their recorded
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +21,7 @@ from bridge.client import ServiceBusClient
 from bridge.model.tiers import ENVELOPE_BYTES_MAX
 from bridge.testing.process import Bridge
 from tests.acceptance.rest import Rest
-from tests.acceptance.sdk import client_of, expect_silence, take, unique
+from tests.acceptance.sdk import client_of, expect_silence, take, unique, warnings_of
 from tests.fixtures.administration import Administer
 from tests.fixtures.bridge import StartBridge, bridge_of
 from tests.fixtures.broker import Broker
@@ -120,12 +119,6 @@ def test_a_message_of_100_mb(bridge: Bridge, admin: ServiceBusAdministrationClie
         with client.get_queue_receiver(largest) as receiver:
             (message,) = take(receiver)
             assert b"".join(message.body) == body
-
-
-def warnings_of(bridge: Bridge) -> list[str]:
-    """What /health/ready warns of."""
-    found: list[str] = json.loads(bridge.get("/health/ready"))["warnings"]
-    return found
 
 
 def test_the_link_says_no_more_than_rabbitmq_takes(
