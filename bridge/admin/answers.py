@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TypeVar
 from urllib.parse import urlencode
 
@@ -14,7 +13,9 @@ from bridge.admin.request_rights import SUB_CODE, RequestRights
 from bridge.admin.target import Target
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
+from bridge.engine.clock import now_ms
 from bridge.model import entity as model
+from bridge.model.duration import time_text
 from bridge.model.errors import (
     ArgumentError,
     InternalError,
@@ -108,7 +109,7 @@ def _count(asked: Asked, name: str, default: int) -> int:
 
 def now() -> str:
     """Return the current time as text, in the form of descriptions."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return time_text(now_ms())
 
 
 def etag_of(updated_at: str) -> str:

@@ -361,10 +361,16 @@ def _check_topiclike(where: str, entity: Queue | Topic) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """A namespace: its tier, its rules and all of its entities, each name once (in any case)."""
+    """A namespace: its tier, its rules and all of its entities, each name once (in any case).
+
+    Attributes:
+        created_at, updated_at: as an entity's; entities that change do not count.
+    """
 
     name: str = "sbemulatorns"
     tier: Tier = Tier.STANDARD
+    created_at: str = ""
+    updated_at: str = ""
     queues: tuple[Queue, ...] = ()
     topics: tuple[Topic, ...] = ()
     authorization_rules: tuple[AuthorizationRule, ...] = ()

@@ -111,30 +111,62 @@ def with_incarnations(
     make: Callable[[], str] = str,
     *,
     session_shards: int = 1,
+    made_at: str = "",
 ) -> model.Namespace:
-    """Return a namespace with the incarnations and shard counts of the existing entities.
+    """Return a namespace with the incarnations, shard counts and times of the existing entities.
 
     Args:
         there: the existing entities.
         make: returns the incarnation of a new entity; "" leaves it to `incarnation_of`.
         session_shards: the shard count of a new session entity that does not set its own.
+        made_at: the time of what is made or changed; "" leaves it unknown.
     """
     known = {each.path.lower(): each for each in entities(there)}
     found: list[model.Entity] = []
     for entity in entities(wanted):
         earlier = known.get(entity.path.lower())
         if earlier is not None:
-            found.append(with_origin(entity, earlier))
+            kept = with_origin(entity, earlier)
+            if made_at and bare(kept) != bare(earlier):
+                kept = dataclasses.replace(kept, updated_at=made_at)
+            found.append(kept)
         else:
-            made = dataclasses.replace(entity, incarnation=make())
+            made = dataclasses.replace(
+                entity,
+                incarnation=make(),
+                created_at=entity.created_at or made_at,
+                updated_at=entity.updated_at or made_at,
+            )
             found.append(model.with_shards(made, session_shards) if count_of(made) == 1 else made)
-    return assemble(wanted, found)
+    return assemble(_with_times(wanted, there, made_at), found)
+
+
+def _with_times(wanted: model.Namespace, there: model.Namespace, made_at: str) -> model.Namespace:
+    """Return a namespace with the times of the existing one; it is as old as its first entity."""
+    first = min((each.created_at for each in entities(there) if each.created_at), default=made_at)
+    created_at = there.created_at or first
+    own = (wanted.name, wanted.tier, wanted.authorization_rules)
+    is_same = own == (there.name, there.tier, there.authorization_rules)
+    updated_at = (there.updated_at if is_same else made_at) or created_at
+    return dataclasses.replace(wanted, created_at=created_at, updated_at=updated_at)
 
 
 def with_origin(entity: EntityT, there: model.Entity) -> EntityT:
-    """Return an entity with the incarnation and the shard count of the existing one (`there`)."""
-    made = dataclasses.replace(entity, incarnation=there.incarnation)
+    """Return an entity with incarnation, shard count and times of the existing one (`there`)."""
+    made = dataclasses.replace(
+        entity,
+        incarnation=there.incarnation,
+        created_at=entity.created_at or there.created_at,
+        updated_at=entity.updated_at or there.updated_at,
+    )
     return model.with_shards(made, count_of(there))
+
+
+def bare(entity: EntityT) -> EntityT:
+    """Return an entity as its own definition says it: a topic without its subscriptions."""
+    if isinstance(entity, model.Topic):
+        return dataclasses.replace(entity, subscriptions=())
+    return entity
 
 
 def with_entity(base: model.Namespace, entity: model.Entity) -> model.Namespace:
@@ -247,13 +279,15 @@ def unknown_fields(form: Value | Mapping[str, Value]) -> tuple[Finding, ...]:
 
 def namespace_to_json(namespace: model.Namespace) -> Json:
     """Return the JSON form of a namespace's own properties, without its entities."""
-    return {
+    form: Json = {
         "schema": SCHEMA,
         "kind": "namespace",
         "name": namespace.name,
         "tier": namespace.tier.value,
         "authorizationRules": written("authorization_rules", namespace.authorization_rules),
     }
+    times = {"createdAt": namespace.created_at, "updatedAt": namespace.updated_at}
+    return form | {key: time for key, time in times.items() if time}
 
 
 def namespace_from_json(form: Value | Mapping[str, Value]) -> model.Namespace:

@@ -19,7 +19,8 @@ from bridge.model.errors import (
 )
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import definitions
-from bridge.topology.entity_table import Changes, EntityTable, bare
+from bridge.topology.definitions import bare
+from bridge.topology.entity_table import Changes, EntityTable
 from bridge.topology.resources import Finding
 
 log = logging.getLogger(__name__)

@@ -22,15 +22,16 @@ from bridge.engine.administration.provision import (
     provision,
 )
 from bridge.engine.administration.upkeep import Upkeep
+from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.entity_size import full_entities
 from bridge.engine.sending.requests import FULL_S, Sending
 from bridge.engine.state import State, policy_reasons
 from bridge.model import entity as model
+from bridge.model.duration import time_text
 from bridge.model.errors import EntityConflict, ServerBusy
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.definitions import entities, with_incarnations
-from bridge.topology.entity_table import bare
+from bridge.topology.definitions import bare, entities, with_incarnations
 from bridge.topology.lacking import SHARED
 from bridge.topology.names import front_path
 from bridge.topology.resources import Finding
@@ -165,7 +166,11 @@ class Reconciler:
 
     def _wanted(self, namespace: model.Namespace, there: model.Namespace) -> model.Namespace:
         return with_incarnations(
-            merged(there, namespace), there, new_incarnation, session_shards=self._session_shards
+            merged(there, namespace),
+            there,
+            new_incarnation,
+            session_shards=self._session_shards,
+            made_at=time_text(now_ms()),
         )
 
     async def check(self) -> None:

@@ -270,9 +270,9 @@ def rule_node(rule: model.Rule, created_at: str) -> Node:
 def namespace_node(namespace: model.Namespace, name: str) -> Node:
     """Return the description of a namespace."""
     children = [
-        Node("CreatedTime", NEVER),
+        Node("CreatedTime", namespace.created_at or NEVER),
         Node("MessagingSKU", namespace.tier.value),
-        Node("ModifiedTime", NEVER),
+        Node("ModifiedTime", namespace.updated_at or namespace.created_at or NEVER),
         Node("Name", name),
         Node("NamespaceType", "Messaging"),
     ]
