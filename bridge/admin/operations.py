@@ -31,6 +31,7 @@ from bridge.admin.target import Target, What
 from bridge.engine.administration.changes import Administration
 from bridge.model import entity as model
 from bridge.model.counts import Counts
+from bridge.model.duration import time_text
 from bridge.model.entity import Right
 from bridge.model.errors import (
     ArgumentError,
@@ -189,7 +190,10 @@ class Operations:
 
     def _node(self, asked: Asked, entity: model.Entity, counts: Counts | None) -> Node:
         facts = Facts(
-            address=f"sb://{asked.host}", tier=self._entities.namespace().tier, counts=counts
+            address=f"sb://{asked.host}",
+            tier=self._entities.namespace().tier,
+            counts=counts,
+            accessed_at=_accessed_at(entity, counts),
         )
         return entity_node(entity, facts)
 
@@ -287,6 +291,19 @@ def _identity(target: Target, description: Element) -> dict[str, str]:
     if is_subscription:
         return {"topic": target.entity, "name": target.subscription}
     return {"name": target.entity}
+
+
+def _accessed_at(entity: model.Entity, counts: Counts | None) -> str:
+    """Return when a client used an entity last, as text; "" when none has.
+
+    Azure's Go live tests: an update is no use, and a subscription is used when it is made.
+    """
+    used_ms = 0 if counts is None else counts.accessed_ms
+    made_at = entity.created_at if isinstance(entity, model.Subscription) else ""
+    if not used_ms:
+        return made_at
+    used_at = time_text(used_ms)
+    return used_at if used_at >= entity.created_at else made_at  # else of an earlier namesake
 
 
 def _rule_of(subscription: model.Subscription, target: Target) -> model.Rule:

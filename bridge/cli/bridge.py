@@ -96,6 +96,7 @@ class Bridge:
             endpoint,
             management,
             scheduled=lambda entity: self._sidecar.scheduled(entity),
+            accessed=lambda front, key: self._idle_watch.accessed_ms(front, key),
             waiting=lambda entity, number, count: self._sidecar.waiting(entity, number, count),
             administer=lambda request: Questions(self.operations).answer(request),
             session_shards=settings.session_shards,

@@ -37,7 +37,7 @@ from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.reconciler import Reconciler
 from bridge.engine.administration.unmet_settings import UnmetSettings
 from bridge.engine.administration.upkeep import OwnBindings, Upkeep
-from bridge.engine.administration.usage import Usage
+from bridge.engine.administration.usage import LedMs, Usage
 from bridge.engine.api import (
     DeadLetter,
     Disposition,
@@ -107,6 +107,8 @@ class RabbitNamespace:
         scheduled: returns the count of an entity's scheduled messages, or `None` when this process
             does not lead the entity.
         clock: the clock for the idleness of temporary entities (UTC ms).
+        accessed: returns when an entity was used last, as far as its leader in this process knows;
+            see `Usage`.
         waiting: returns the numbers of an entity's scheduled messages, from a number on, up to a
             count; `None` likewise.
         administer: answers requests to the administration API that come through RabbitMQ.
@@ -136,6 +138,7 @@ class RabbitNamespace:
         name: str = "busbridge",
         scheduled: Callable[[str], int | None] = lambda entity: None,
         clock: Callable[[], int] = now_ms,
+        accessed: LedMs = lambda front, key: 0,
         waiting: WaitingHere = lambda entity, number, count: None,
         administer: Administer | None = None,
         session_shards: int = model.SESSION_SHARDS_DEFAULT,
@@ -202,6 +205,7 @@ class RabbitNamespace:
             self._deferral.show,
             lambda paths: self.counting.held(paths),
             lambda paths: self.counting.scheduled(paths),
+            lambda paths: self._usage.accessed_ms(paths),
             lambda paths: self._usage.answer(paths, self.directory.find),
             self._sessions.carry_out,
             waiting,
@@ -213,12 +217,15 @@ class RabbitNamespace:
         self.membership = Membership(
             Standbys(os.urandom(16)), self._peers, self._notifications, self._locks
         )
-        self._receiving = Receiving(services, self._turn, lambda path: self._usage.note(path))
+        self._receiving = Receiving(
+            services, self._turn, lambda path: self._usage.note_access(path)
+        )
         self._deferred = DeferredReceiving(self._deferral, services, self._peers, self.settle)
         self._usage = Usage(
             services,
             lambda: self._receiving.open_paths | self._sessions.open_paths,
             clock,
+            accessed,
         )
         self.disposal = Disposal(
             lambda: self.administration, bridges, self._connections, self._sending, self._peers
@@ -233,6 +240,7 @@ class RabbitNamespace:
             peers=self._peers,
             of_clients=self._clients.holds.of,
             scheduled=scheduled,
+            accessed=self._usage.accessed_ms,
             waiting_here=waiting,
         )
         self.browsing = Browsing(
@@ -425,11 +433,15 @@ class RabbitNamespace:
 
     async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
         """Store messages for later; return their sequence numbers."""
-        return await self._sending.schedule(self.directory.send_entity(path), batch)
+        entity = self.directory.send_entity(path)
+        self._usage.note_access(path)
+        return await self._sending.schedule(entity, batch)
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
         """Remove scheduled messages."""
-        await self._sending.cancel(self.directory.send_entity(path), numbers)
+        entity = self.directory.send_entity(path)
+        self._usage.note_access(path)
+        await self._sending.cancel(entity, numbers)
 
     def note_full(self, entity: str) -> None:
         """Refuse sends to an entity at all bridges: its queue has refused a sequencer's publish."""
@@ -488,7 +500,7 @@ class RabbitNamespace:
     def describe(self, path: EntityPath) -> bytes:
         """Return an entity's description for the library's clients, and note its use."""
         entity = self.directory.entity(path)
-        self._usage.note(path)
+        self._usage.note_access(path)
         return description.encode(
             entity,
             rabbitmq_version=".".join(map(str, self.capabilities.version)),
@@ -518,7 +530,7 @@ class RabbitNamespace:
         entity = self.directory.receivable(path)
         if session_id is not None:
             await self._sessions.check(self._sessional(path), session_id)
-        self._usage.note(path)
+        self._usage.note_access(path)
         received = await self._deferred.receive(path, entity, numbers, mode, session_id)
         if session_id is not None:
             tokens = [each.lock_token for each in received if each.lock_token is not None]
@@ -554,7 +566,7 @@ class RabbitNamespace:
         entity = self.directory.entity(path)
         if entity.status is model.EntityStatus.DISABLED:
             raise EntityDisabled(texts.disabled(entity.path, for_sends=False))
-        self._usage.note(path)
+        self._usage.note_access(path)
         return await self.browsing.peek(path, entity, start, count, session_id)
 
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
@@ -601,7 +613,7 @@ class RabbitNamespace:
         entity = self.directory.receivable(path)
         if not entity.requires_session or path.sub_queue is not SubQueue.NONE:
             raise NotAllowed(texts.SESSION_ON_PLAIN_ENTITY)
-        self._usage.note(path)
+        self._usage.note_access(path)
         return entity
 
     def _on_undeliverable(self, path: EntityPath, token: UUID, error: Undeliverable) -> None:
