@@ -72,6 +72,7 @@ class HttpConnection(Reader):
         self._is_held_above = False
         self._is_between = False
         self._requests: list[web.Request] = []
+        self._answered_s: float | None = self._loop.time()
         self._leaving: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self.has_ended = False
@@ -105,6 +106,7 @@ class HttpConnection(Reader):
     def finish(self, request: web.Request) -> None:
         """Note that a request is answered, or about to be."""
         self._requests.remove(request)
+        self._answered_s = self._loop.time()
         if self.has_ended and self._transport is not None:
             self._timers.set("ended", ENDED_S, self._close_answered)
 
@@ -189,6 +191,7 @@ class HttpConnection(Reader):
             at = self._input_at
             self._input_at = at + SLICE_BYTES
             piece = self._input[at : self._input_at]
+            self._answered_s = None
             self._bytes += len(piece)
             if self._is_unauthenticated_http and self._bytes > UNAUTHENTICATED_BYTES_MAX:
                 self._forget_input()
@@ -234,8 +237,11 @@ class HttpConnection(Reader):
             return self._above.eof_received()
         self.has_ended = True
         self.leave()
-        transport = self._transport
+        transport, answered_s = self._transport, self._answered_s
         if transport is None or transport.get_extra_info("ssl_object") is not None:
+            return None
+        is_idle = answered_s is not None and self._loop.time() - answered_s > ENDED_S
+        if is_idle and not self._requests:
             return None
         if not all(request.content.is_eof() for request in self._requests):
             return None
