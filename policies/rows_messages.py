@@ -136,16 +136,21 @@ MESSAGES: tuple[Row, ...] = (
     Row(
         property="ForwardTo",
         rabbitmq="plain: a shovel",
-        both=(
-            none("forward_to"),
+        both=(none("forward_to"),),
+        with_bridge=(
             when(
                 "of an entity that requires sessions",
                 has("requires_session", bool),
                 approximate("Messages stay; what Service Bus does then is not known."),
             ),
+            bridge(),
         ),
-        with_bridge=(bridge(),),
         plain=(
+            when(
+                "of an entity that requires sessions",
+                has("requires_session", bool),
+                lost("No shovel is made, and messages stay."),
+            ),
             when(
                 "to no entity of the namespace",
                 lambda subject: (

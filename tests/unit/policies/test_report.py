@@ -85,7 +85,7 @@ CHANGING = model.Rule(name="r", filter=model.TrueFilter(), action="SET a = 1")
         (model.Queue(name="q", requires_session=True, forward_to="r"), "ForwardTo", "bridge 4.3",
          "approximate", "Messages stay"),
         (model.Queue(name="q", requires_session=True, forward_to="r"), "ForwardTo", "plain 4.3",
-         "approximate", "Messages stay"),
+         "lost", "messages stay"),
         (subscription(model.DEFAULT_RULE), "Rule $Default", "plain 3.10", "exact", ""),
         (subscription(RED), "Rule r", "plain 4.3", "exact", ""),
         (subscription(LABELLED), "Rule r", "plain 4.3", "lost", "headers only"),
