@@ -125,8 +125,8 @@ def test_the_last_access_is_kept_of_every_entity_and_by_itself() -> None:
     uses.tell(front, b"bridge", key_of(KEPT), 60_000, START_MS + 100)  # came late
     assert uses.accessed_ms(key_of(KEPT)) == START_MS + 99 - 1_000
     assert len(uses.encode()) == size
-    other = Topic(name="events", subscriptions=(AUDIT,))
-    uses.tell(other, b"bridge", key_of(AUDIT), 0, START_MS)
+    new = Subscription(topic="events", name="new")
+    uses.tell(Topic(name="events", subscriptions=(new,)), b"bridge", key_of(new), 0, START_MS)
     assert uses.accessed_ms(key_of(KEPT)) == 0
 
 
