@@ -29,6 +29,7 @@ from bridge.admin.keys import with_keys
 from bridge.admin.request_rights import RequestRights
 from bridge.admin.target import Target, What
 from bridge.engine.administration.changes import Administration
+from bridge.engine.clock import now_ms
 from bridge.model import entity as model
 from bridge.model.counts import Counts
 from bridge.model.duration import time_text
@@ -68,6 +69,9 @@ _OF_SUBSCRIPTIONS = {
     ("DELETE", What.SUBSCRIPTION): "DeleteSubscription",
 }
 """Azure's names of operations, which it says where a right is missing (Azure's Go live tests)."""
+
+NEW_MS = 10_000
+"""So long after its making an entity that nobody leads yet is taken for unused."""
 
 Found = TypeVar("Found", bound=model.Entity)
 
@@ -296,14 +300,16 @@ def _identity(target: Target, description: Element) -> dict[str, str]:
 def _accessed_at(entity: model.Entity, counts: Counts | None) -> str:
     """Return when a client used an entity last, as text; "" when none has.
 
-    Azure's Go live tests: an update is no use, and a subscription is used when it is made.
+    Azure's Go live tests: an update is no use, and a subscription is used when it is made. While
+    nobody knows, it counts as used now, unless it is new.
     """
     used_ms = 0 if counts is None else counts.accessed_ms
     made_at = entity.created_at if isinstance(entity, model.Subscription) else ""
-    if not used_ms:
-        return made_at
-    used_at = time_text(used_ms)
-    return used_at if used_at >= entity.created_at else made_at  # else of an earlier namesake
+    if used_ms is None:
+        now_at, new_from = time_text(now_ms()), time_text(now_ms() - NEW_MS)
+        return made_at if entity.created_at > new_from else now_at
+    used_at = time_text(used_ms) if used_ms else ""
+    return max(used_at, made_at) if used_at >= entity.created_at else made_at  # else a namesake's
 
 
 def _rule_of(subscription: model.Subscription, target: Target) -> model.Rule:

@@ -72,7 +72,7 @@ class Counting:
             active messages, and dead letters.
         scheduled: returns the count of an entity's scheduled messages, or `None` when this process
             does not lead the entity.
-        accessed: returns when entities were used last, as far as this process knows (UTC ms).
+        accessed: returns when entities were used last (`Usage.accessed_ms`).
         waiting_here: returns their numbers, or `None` likewise.
     """
 
@@ -233,8 +233,9 @@ class Counting:
             led = [count for each in told for count in each.scheduled[at : at + 1] if count >= 0]
             if led:
                 answers.scheduled[path] = max(led)
-            used = [each.accessed[at] for each in told if len(each.accessed) > at]
-            answers.accessed_ms[path] = max(used, default=0)
+            times = [ms for each in told for ms in each.accessed[2 * at : 2 * at + 2]]
+            if any(led_ms >= 0 for led_ms in times[1::2]):
+                answers.accessed_ms[path] = max(times)
         fronts = [each.path for each in entities if not isinstance(each, model.Subscription)]
         if unled := [path for path in fronts if path not in answers.scheduled]:
             await self._ask_buckets(answers, unled)

@@ -26,7 +26,8 @@ class Answers:
         figures: RabbitMQ's figures of queues; `None` if there are none yet.
         held: the counts of held messages (`Counting.held`), by path; empty if a bridge is silent.
         scheduled: the counts of scheduled messages, by path.
-        accessed_ms: when entities were used last, by path; 0: never.
+        accessed_ms: when entities were used last, by path; 0: never. Without an entity that nobody
+            leads.
     """
 
     ready: ReadyCounts
@@ -67,7 +68,7 @@ class Answers:
 
         size_bytes = self._size_bytes(entity)
         scheduled = self.scheduled.get(path, 0)
-        accessed_ms = self.accessed_ms.get(path, 0)
+        accessed_ms = self.accessed_ms.get(path)
         if isinstance(entity, model.Topic):
             return Counts(scheduled=scheduled, size_bytes=size_bytes, accessed_ms=accessed_ms)
         # Without a leader one ready message is the ownership token (`sidecar.ownership_token`).

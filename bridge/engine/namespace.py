@@ -37,7 +37,7 @@ from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.reconciler import Reconciler
 from bridge.engine.administration.unmet_settings import UnmetSettings
 from bridge.engine.administration.upkeep import OwnBindings, Upkeep
-from bridge.engine.administration.usage import LedMs, Usage
+from bridge.engine.administration.usage import NOT_LED, LedMs, Usage
 from bridge.engine.api import (
     DeadLetter,
     Disposition,
@@ -138,7 +138,7 @@ class RabbitNamespace:
         name: str = "busbridge",
         scheduled: Callable[[str], int | None] = lambda entity: None,
         clock: Callable[[], int] = now_ms,
-        accessed: LedMs = lambda front, key: 0,
+        accessed: LedMs = lambda front, key: NOT_LED,
         waiting: WaitingHere = lambda entity, number, count: None,
         administer: Administer | None = None,
         session_shards: int = model.SESSION_SHARDS_DEFAULT,

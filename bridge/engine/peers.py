@@ -80,7 +80,7 @@ class Told:
 
     Attributes:
         held, scheduled: as `Counting.held` and `Counting.scheduled` return them there.
-        accessed: when each entity was used last, as far as that bridge knows (UTC ms; 0: never).
+        accessed: as `Usage.accessed_ms` returns it there.
     """
 
     held: Sequence[int] = ()
@@ -101,7 +101,7 @@ class Peers:
         show: returns the encoded message of a lock of this process.
         held: counts the messages of entities that this process holds (`Counting.held`).
         scheduled: counts the scheduled messages of the entities that this process leads.
-        accessed: returns when entities were used last, as far as this process knows.
+        accessed: returns when entities were used last (`Usage.accessed_ms`).
         used: returns the last use of entities, and whether they are refused (`Usage.answer`).
         of_sessions: carries out a request about sessions; returns the reply.
         waiting_here: returns the numbers of scheduled messages of an entity that is led here.

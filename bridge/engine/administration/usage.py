@@ -39,6 +39,9 @@ ACCESSES_TOLD = 20
 
 _RANDOM_BYTES = envelope.IDENTITY_BYTES - 6
 
+NOT_LED = -1
+"""In place of a time: this process does not lead the entity."""
+
 LedMs = Callable[[str, bytes], int]
 
 log = logging.getLogger(__name__)
@@ -51,7 +54,7 @@ class Usage:
         open_paths: returns the entities that have open receivers (lower case).
         clock: the time (UTC ms).
         led_ms: returns when an entity was used last, as far as its leader here knows (UTC ms; 0:
-            never, or it is not led here), given the path of its queue or topic, and its own key.
+            never; -1: it is not led here), given the path of its queue or topic, and its own key.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class Usage:
         services: Services,
         open_paths: Callable[[], Iterable[str]],
         clock: Callable[[], int] = now_ms,
-        led_ms: LedMs = lambda front, key: 0,
+        led_ms: LedMs = lambda front, key: NOT_LED,
     ) -> None:
         self._sender = services.sender
         self._locks = services.locks
@@ -112,9 +115,10 @@ class Usage:
         self._note(path.key)
 
     def accessed_ms(self, paths: Sequence[str]) -> list[int]:
-        """Return when each entity was used last, as far as this process knows (UTC ms; 0: never).
+        """Return two times for each entity: when it was used last (UTC ms; 0: never).
 
-        Uses of other bridges' clients are those that they have reported to a leader here.
+        The first is that of this bridge's clients, the second that of all that its leader knows, or
+        `NOT_LED`.
         """
         open_paths, now_ms = set(self._open_paths()), self._clock()
         found = []
@@ -123,7 +127,7 @@ class Usage:
             reports = self._reports.get(front)
             own_ms = 0 if reports is None else reports.used_ms(key)
             is_open = path.lower() in open_paths
-            found.append(max(now_ms if is_open else own_ms, self._led_ms(front, key)))
+            found += [now_ms if is_open else own_ms, self._led_ms(front, key)]
         return found
 
     def answer(self, paths: Sequence[str], find: Callable[[str], model.Entity | None]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any, cast
 
-from bridge.engine.administration.usage import Usage
+from bridge.engine.administration.usage import NOT_LED, Usage
 from bridge.model import entity as model
 from bridge.model.name import EntityPath
 from bridge.topology.entity_table import EntityTable
@@ -57,17 +57,17 @@ async def test_an_entity_that_is_not_temporary_is_reported_after_ten_minutes() -
     clock, open_paths = [1_000_000], set[str]()
     usage = usage_of(model.Queue(name="Jobs"), clock=clock, open_paths=open_paths)
     path = EntityPath("Jobs")
-    assert usage.accessed_ms(["Jobs", "nothing"]) == [0, 0]
+    assert usage.accessed_ms(["Jobs", "nothing"]) == [0, NOT_LED, 0, NOT_LED]
     usage.note(path)
-    assert usage.accessed_ms(["Jobs"]) == [0]
+    assert usage.accessed_ms(["Jobs"]) == [0, NOT_LED]
     usage.note_access(path)
     reports = vars(usage)["_reports"]["jobs"]
     clock[0] += 599_999
-    assert usage.accessed_ms(["jobs"]) == [1_000_000]
+    assert usage.accessed_ms(["jobs"]) == [1_000_000, NOT_LED]
     assert not reports.is_due(clock[0])
     assert reports.is_due(clock[0] + 1)
     open_paths.add("jobs")
-    assert usage.accessed_ms(["Jobs"]) == [clock[0]]
+    assert usage.accessed_ms(["Jobs"]) == [clock[0], NOT_LED]
 
 
 async def test_an_entity_that_becomes_temporary_is_reported_each_minute() -> None:
