@@ -36,6 +36,7 @@ class Access:
     Args:
         policy: the rules and issuers of the rules file.
         now_s: the wall clock, seconds since 1970 UTC.
+        clock: a monotonic time in seconds, for the ages of keys.
 
     Attributes:
         generation: rises with each change of rules or issuers.
@@ -44,7 +45,11 @@ class Access:
     """
 
     def __init__(
-        self, policy: Policy | RuleSet | None = None, *, now_s: Callable[[], float] = time.time
+        self,
+        policy: Policy | RuleSet | None = None,
+        *,
+        now_s: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if isinstance(policy, RuleSet):
             policy = Policy(policy)
@@ -52,6 +57,7 @@ class Access:
         self._of_definitions = RuleSet()
         self.policy = self._of_file
         self.now_s = now_s
+        self._clock = clock
         self.generation = 0
         self.file_fault = ""
         self.on_changed: list[Callable[[], None]] = []
@@ -178,7 +184,7 @@ class Access:
         for issuer in self.policy.issuers:
             keys = before.pop((issuer.names, issuer.keys), None)
             if keys is None:
-                keys = IssuerKeys(issuer)
+                keys = IssuerKeys(issuer, clock=self._clock)
                 if self._supervisor is not None:
                     keys.start(self._supervisor)
             keys.issuer = issuer
