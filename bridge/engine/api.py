@@ -13,6 +13,7 @@ from bridge.message.received import Received as Received
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
+from bridge.topology.shards import SessionKey
 from bridge.wire.basic import Table
 
 
@@ -122,6 +123,10 @@ class SessionReceiver(Receiver, Protocol):
     ends the session's lock at once: delivered and unsettled messages are available to the session's
     next receiver, their delivery counts unchanged.
     """
+
+    @property
+    def session_key(self) -> SessionKey:
+        """The key of the session among its entity's sessions, whatever case its id is given in."""
 
     @property
     def session_id(self) -> str:

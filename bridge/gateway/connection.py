@@ -30,6 +30,7 @@ from bridge.machine.amqp10.faults import (
 )
 from bridge.machine.known_requests import KnownRequests
 from bridge.model.errors import ServiceBusError
+from bridge.topology.shards import SessionKey
 from bridge.wire.amqp10.decimals import encode_decimal, encode_for_python
 from bridge.wire.mapping.decimals import WriteDecimal
 
@@ -67,7 +68,7 @@ class Connection(Reader):
         links: the client's links.
         reply_links: the links on which the client takes replies of `$cbs` and `$management`.
         known_requests: the client's requests to `$management` under way, and the last answered.
-        sessions: the Service Bus sessions that the client holds, by entity key and session id.
+        sessions: the Service Bus sessions that the client holds, by entity key and session key.
         unconfirmed: the client's messages that RabbitMQ has not confirmed, and requests under way.
         starved: receiving links that wait for the client to read.
     """
@@ -77,7 +78,7 @@ class Connection(Reader):
         self._has_unfinished = False
         self.reply_links = ReplyLinks()
         self.known_requests = KnownRequests()
-        self.sessions: dict[tuple[str, str], SessionLink] = {}
+        self.sessions: dict[tuple[str, SessionKey], SessionLink] = {}
         self.starved: dict[ReceivingLink, None] = {}
         self.log = ClientLog(self._timers)
         self.work = Work(self._loop, self._on_failed)

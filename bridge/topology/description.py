@@ -54,7 +54,8 @@ def encode(
     """Return the bytes of a description, as a bridge sends it to a client."""
     return json.dumps(
         {
-            "entity": to_json(entity),
+            # A client of any version reads it: session ids are folded by the bridge alone.
+            "entity": to_json(replace(entity, folds_session_ids=False)),
             "rabbitmqVersion": rabbitmq_version,
             "rabbitmqMaxMessageSize": rabbitmq_bytes_max,
             "isClustered": is_clustered,

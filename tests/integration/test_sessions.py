@@ -16,7 +16,6 @@ from bridge.engine.clock import now_ms
 from bridge.engine.sessions import owner, windows
 from bridge.machine.sessions import ages
 from bridge.model import entity as model
-from bridge.model.entity import SESSION_SHARDS_DEFAULT
 from bridge.model.errors import (
     MessageLockLost,
     MessageNotFound,
@@ -419,9 +418,10 @@ async def test_what_is_old_is_published_again_where_rabbitmq_keeps_its_log(
     monkeypatch.setattr(owner, "SWEEP_S", 0.2)
     monkeypatch.setattr(ages, "STEP", 5)
     monkeypatch.setattr(ages, "GONE_MIN", 20)
-    of_busy = shard_of("busy", SESSION_SHARDS_DEFAULT)
+    entity = door.namespace.directory.receivable(PATH)
+    of_busy = shard_of(entity, "busy")
     names_ = (f"old {number}" for number in range(100))
-    old = next(each for each in names_ if shard_of(each, SESSION_SHARDS_DEFAULT) == of_busy)
+    old = next(each for each in names_ if shard_of(entity, each) == of_busy)
     await send(door, old, "1", "2")
     busy = await accept(door, "busy")
     for number in range(40):

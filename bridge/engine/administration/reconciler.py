@@ -35,6 +35,7 @@ from bridge.topology.definitions import bare, entities, with_incarnations
 from bridge.topology.lacking import SHARED
 from bridge.topology.names import front_path
 from bridge.topology.resources import Finding
+from bridge.topology.shards import spells_sessions
 from bridge.topology.sharing import others
 
 log = logging.getLogger(__name__)
@@ -137,6 +138,7 @@ class Reconciler:
         """
         live = await read_live(self._management)
         await self._directory.read()
+        self._directory.check_readable(each.path for each in entities(namespace))
         there = self._directory.namespace
         await self.upkeep.begin()
         wanted = await asyncio.to_thread(self._wanted, namespace, there)
@@ -171,6 +173,7 @@ class Reconciler:
             new_incarnation,
             session_shards=self._session_shards,
             made_at=time_text(now_ms()),
+            folds_session_ids=True,
         )
 
     async def check(self) -> None:
@@ -189,6 +192,8 @@ class Reconciler:
             self._directory.take()
             await self._policies.put(others=self.upkeep.others, is_look=True)
             namespace = self._directory.namespace
+            receivable = model.receive_entities(namespace)
+            self._state.spelt = [each.path for each in receivable if spells_sessions(each)]
             for entity in await full_entities(namespace, self._management):
                 self._sending.note_full(entity.path, POLL_S + FULL_S)
             self._state.note_alarms(await self._management.alarms())

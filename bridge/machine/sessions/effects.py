@@ -14,7 +14,7 @@ Message = TypeVar("Message")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A receiver holds a session from now on."""
+    """A receiver holds a session from now on; `session_id` is spelt for this receiver."""
 
     receiver: Hashable
     session_id: str

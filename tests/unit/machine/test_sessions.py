@@ -24,7 +24,9 @@ from bridge.machine.settled import SettledMemory
 
 DURATION_MS = 5_000
 MAX_DELIVERIES = 3
-SESSIONS = ("a", "b", "c")
+SESSIONS = ("a", "A", "b", "c", "C")
+"""Three sessions; of two of them both spellings are sent and asked for."""
+
 RECEIVERS = tuple(range(4))
 
 
@@ -48,6 +50,11 @@ def has_expired(place: Place[Stored], now_ms: int) -> bool:
     return place.expires_ms is not None and place.expires_ms <= now_ms
 
 
+def is_of(stored: Stored, session_id: str) -> bool:
+    """Whether a message is of a session, in whatever case their ids are."""
+    return stored.session_id.upper() == session_id.upper()
+
+
 class World:
     """RabbitMQ, receivers and a clock around the machine."""
 
@@ -65,7 +72,8 @@ class World:
         self.tags = 0
         self.sent: dict[int, Stored] = {}
         self.fate: dict[int, str] = {}
-        self.session_of: dict[int, str | None] = {}
+        self.session_of: dict[int, str] = {}
+        self.asked: dict[int, str | None] = {}
         self.until_ms: dict[int, int] = {}
         self.waiting: set[int] = set()
         self.out: dict[int, list[Place[Stored]]] = {}
@@ -114,7 +122,9 @@ class World:
         for effect in effects:
             match effect:
                 case fx.Given(receiver, session_id, until_ms):
-                    assert session_id not in self.session_of.values(), "one receiver a session"
+                    held = {each.upper() for each in self.session_of.values()}
+                    assert session_id.upper() not in held, "one receiver a session"
+                    assert session_id == (self.asked.pop(receiver) or self.oldest(session_id))
                     assert until_ms == self.now_ms + DURATION_MS
                     self.waiting.discard(receiver)
                     self.session_of[receiver] = session_id
@@ -149,13 +159,14 @@ class World:
     def deliver(self, receiver: int, place: Place[Stored]) -> None:
         """A receiver gets a message: in order, unexpired, under a lock that has not ended."""
         session_id = self.session_of[receiver]
-        assert place.session_id == session_id
+        assert place.session_id == self.sent[place.number].session_id, "each keeps its spelling"
+        assert place.session_id.upper() == session_id.upper()
         assert self.now_ms < self.until_ms[receiver]
         assert place.message is not None
         assert not has_expired(place, self.now_ms)
         assert place.generation == self.counts[place.number]
         for number, stored in self.sent.items():
-            if stored.session_id == session_id and number < place.number:
+            if is_of(stored, session_id) and number < place.number:
                 is_held = any(each.number == number for each in self.out[receiver])
                 known = self.machine.find(stored.identity)
                 assert (
@@ -167,6 +178,16 @@ class World:
                 ), f"{number} was to come before {place.number}"
         self.out[receiver].append(place)
         self.delivered.append((receiver, place.number, place.generation))
+
+    def oldest(self, session_id: str) -> str:
+        """The id of a session as its oldest message in the machine has it."""
+        return next(
+            stored.session_id
+            for number, stored in self.sent.items()
+            if is_of(stored, session_id)
+            and (known := self.machine.find(stored.identity)) is not None
+            and known.state != LEAVING
+        )
 
     def is_ready(self, number: int) -> bool:
         """Whether RabbitMQ has not brought it yet."""
@@ -188,6 +209,7 @@ class World:
     def accept(self, receiver: int, session_id: str | None) -> None:
         """A receiver wants a session."""
         self.waiting.add(receiver)
+        self.asked[receiver] = session_id
         self.do(self.machine.accept(receiver, session_id, now_ms=self.now_ms))
 
     def credit(self, receiver: int, count: int) -> None:
@@ -395,13 +417,13 @@ class AnyHistory(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         world = self.world
-        held = {each.session_id for each in world.held.values()}
-        for session_id in held - set(world.session_of.values()):
-            ready = [each for each in world.held.values() if each.session_id == session_id]
+        held = {each.session_id.upper() for each in world.held.values()}
+        for session_id in held - {each.upper() for each in world.session_of.values()}:
+            ready = [each for each in world.held.values() if is_of(each, session_id)]
             coming = [
                 each
                 for each in world.ready
-                if each.session_id == session_id and world.machine.find(each.identity)
+                if is_of(each, session_id) and world.machine.find(each.identity)
             ]
             if not coming and any(self.is_deliverable(each) for each in ready):
                 assert not world.waiting, f"{session_id} is there"
