@@ -86,7 +86,7 @@ async def families(
         _of_silence([*namespace.state.silent, *sidecar.silent]),
         *_of_loop(stalls),
         *_of_background(supervisor),
-        *(_of_issuers(access) if access is not None else ()),
+        *(_of_issuers(access) if access is not None and access.issuer_keys else ()),
     )
 
 
