@@ -30,9 +30,7 @@ from bridge.machine.amqp10.faults import (
 )
 from bridge.machine.known_requests import KnownRequests
 from bridge.model.errors import ServiceBusError
-from bridge.topology.shards import SessionKey
-from bridge.wire.amqp10.decimals import encode_decimal, encode_for_python
-from bridge.wire.mapping.decimals import WriteDecimal
+from bridge.wire.mapping.common_values import ALL, GO, PYTHON, Form
 
 if TYPE_CHECKING:
     from bridge.gateway.server import Gateway
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("busbridge.gateway")
 
 _PYTHON = "azsdk-python"
+_GO = "MSGolangClient"
 
 WRITE_BYTES = 2_048
 """Output that is written before the end of the loop's turn; the size then doubles with each such
@@ -68,7 +67,7 @@ class Connection(Reader):
         links: the client's links.
         reply_links: the links on which the client takes replies of `$cbs` and `$management`.
         known_requests: the client's requests to `$management` under way, and the last answered.
-        sessions: the Service Bus sessions that the client holds, by entity key and session key.
+        sessions: the Service Bus sessions that the client holds, by entity key and session id.
         unconfirmed: the client's messages that RabbitMQ has not confirmed, and requests under way.
         starved: receiving links that wait for the client to read.
     """
@@ -78,7 +77,7 @@ class Connection(Reader):
         self._has_unfinished = False
         self.reply_links = ReplyLinks()
         self.known_requests = KnownRequests()
-        self.sessions: dict[tuple[str, SessionKey], SessionLink] = {}
+        self.sessions: dict[tuple[str, str], SessionLink] = {}
         self.starved: dict[ReceivingLink, None] = {}
         self.log = ClientLog(self._timers)
         self.work = Work(self._loop, self._on_failed)
@@ -107,14 +106,20 @@ class Connection(Reader):
     @property
     def is_python_sdk(self) -> bool:
         """Whether the client is Azure's Python SDK, by the product that its `open` names."""
-        opened = self._endpoint.peer
-        product = (opened.properties or {}).get("product") if opened is not None else None
-        return isinstance(product, str) and product.startswith(_PYTHON)
+        return self._product.startswith(_PYTHON)
 
     @property
-    def write_decimal(self) -> WriteDecimal:
-        """How the client reads the decimals of messages."""
-        return encode_for_python if self.is_python_sdk else encode_decimal
+    def form(self) -> Form:
+        """How the client reads messages."""
+        if self.is_python_sdk:
+            return PYTHON
+        return GO if self._product == _GO else ALL
+
+    @property
+    def _product(self) -> str:
+        opened = self._endpoint.peer
+        product = (opened.properties or {}).get("product") if opened is not None else None
+        return product if isinstance(product, str) else ""
 
     def __repr__(self) -> str:
         return f"<Connection {self.log.peer} {self._endpoint!r} links={len(self.links)}>"
@@ -126,11 +131,6 @@ class Connection(Reader):
         """Whether the client's output is unread or unsent beyond its limit."""
         high = self.gateway.settings.output_bytes_high
         return self._is_writing_paused or self._endpoint.output_bytes > high
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the client is gone, and with it all timers."""
-        return self._transport is None
 
     def resource_of(self, path: str) -> str:
         """Return an entity as Azure's texts name it, `sb://host/entity`."""

@@ -37,7 +37,7 @@ from bridge.model.errors import (
 )
 from bridge.model.name import EntityPath, SubQueue
 from bridge.wire.amqp10.types import Array, Int, Symbol
-from bridge.wire.mapping.decimals import WriteDecimal
+from bridge.wire.mapping.common_values import Form
 from bridge.wire.mapping.fields import MappingError
 from bridge.wire.mapping.outward import without_body
 
@@ -91,7 +91,7 @@ class Operation:
     Attributes:
         in_session: a request that names a session must come from the connection that holds the
             session.
-        shows_messages: the function takes the client's `write_decimal`, too.
+        shows_messages: the function takes the client's form, too.
     """
 
     right: Right
@@ -164,7 +164,7 @@ async def _cancel_scheduled_message(namespace: Namespace, path: EntityPath, body
 
 
 async def _peek_message(
-    namespace: Namespace, path: EntityPath, body: Body, write_decimal: WriteDecimal
+    namespace: Namespace, path: EntityPath, body: Body, form: Form
 ) -> Body | None:
     start, count = body.get("from-sequence-number", 0), body.get("message-count", 1)
     if not _is_long(start) or not _is_long(count) or count < 1:
@@ -174,7 +174,7 @@ async def _peek_message(
     session_id = session_operations.session_id_of(body)
     found = await namespace.peek(path, max(int(start), 0), int(count), session_id)
     entry = _entry_without_body if body.get("omit-message-body") is True else _entry
-    entries = map(partial(entry, write_decimal), found)
+    entries = map(partial(entry, form), found)
     return {"messages": await in_slices(entries)} if found else None
 
 
@@ -203,7 +203,7 @@ def _session_of(namespace: Namespace, path: EntityPath, body: Body) -> str | Non
 
 
 async def _receive_by_sequence_number(
-    namespace: Namespace, path: EntityPath, body: Body, write_decimal: WriteDecimal
+    namespace: Namespace, path: EntityPath, body: Body, form: Form
 ) -> Body | Deleting:
     settle_mode = body.get("receiver-settle-mode", _SECOND)
     if settle_mode not in (_FIRST, _SECOND):
@@ -215,7 +215,7 @@ async def _receive_by_sequence_number(
     if settle_mode == _FIRST:
         received = [replace(each, lock_token=None, locked_until_ms=None) for each in received]
     try:
-        entries = map(partial(_entry, write_decimal), received)
+        entries = map(partial(_entry, form), received)
         answer: Body = {"messages": await in_slices(entries)}
     except BaseException:
         for token in tokens:
@@ -224,15 +224,15 @@ async def _receive_by_sequence_number(
     return answer if settle_mode == _SECOND else Deleting(answer, path, tokens)
 
 
-def _entry(write_decimal: WriteDecimal, received: Received) -> Body:
-    entry: Body = {"message": message_of(received, write_decimal)}
+def _entry(form: Form, received: Received) -> Body:
+    entry: Body = {"message": message_of(received, form)}
     if received.lock_token is not None:
         entry["lock-token"] = received.lock_token
     return entry
 
 
-def _entry_without_body(write_decimal: WriteDecimal, received: Received) -> Body:
-    whole = message_of(received, write_decimal)
+def _entry_without_body(form: Form, received: Received) -> Body:
+    whole = message_of(received, form)
     return {"message": without_body(whole, len(received.record.body))}
 
 
@@ -352,7 +352,7 @@ async def _answer(link: RequestLink, path: EntityPath, request: Request) -> None
         if operation.in_session:
             link_name = fields.get("associated-link-name")
             body = session_operations.of_holder(connection, path, body, link_name)
-        more = (connection.write_decimal,) if operation.shows_messages else ()
+        more = (connection.form,) if operation.shows_messages else ()
         value = await operation.run(connection.gateway.namespace, path, body, *more)
         if value is None:
             properties |= {"statusCode": Int(204), "statusDescription": "No content"}

@@ -21,9 +21,8 @@ from bridge.model.entity import Right
 from bridge.model.errors import EntityDisabled, NotAllowed, ServiceBusError
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath
-from bridge.wire.amqp10.decimals import encode_decimal
 from bridge.wire.amqp10.performatives import Rejected
-from bridge.wire.mapping.decimals import WriteDecimal
+from bridge.wire.mapping.common_values import ALL, Form
 from bridge.wire.mapping.outward import message_from_record
 
 if TYPE_CHECKING:
@@ -35,10 +34,11 @@ _MESSAGE_BYTES_GUESS = 16_384
 """Assumed size of a message before the first message of a link."""
 
 
-def message_of(received: Received, write_decimal: WriteDecimal = encode_decimal) -> bytes:
-    """Return the encoded message for a client, with decimals in the form that it reads."""
-    return message_from_record(
-        received.record,
+def message_of(received: Received, form: Form = ALL) -> bytes:
+    """Return the encoded message for a client, in the form that it reads."""
+    record = received.record
+    raw = message_from_record(
+        record,
         sequence_number=received.sequence_number,
         enqueued_ms=received.enqueued_ms,
         delivery_count=received.delivery_count,
@@ -47,8 +47,9 @@ def message_of(received: Received, write_decimal: WriteDecimal = encode_decimal)
         dead_letter=received.dead_letter,
         state=received.state,
         lock_token=received.lock_token,
-        write_decimal=write_decimal,
+        write_decimal=form.write_decimal,
     )
+    return raw if form is ALL else form.of(raw, record.properties.headers or {})
 
 
 def refusal_of(connection: Connection, path: EntityPath) -> ServiceBusError | None:
@@ -84,7 +85,7 @@ class ReceivingLink:
         self._message_bytes = _MESSAGE_BYTES_GUESS
         self._is_withdrawing = False
         self._receiver: Receiver | None = None
-        self._write_decimal = connection.write_decimal
+        self._form = connection.form
 
     def begin(self, receiver: Receiver, **answer: Any) -> None:
         """Answer the attach, and ask for messages within the credit that the client has granted.
@@ -154,7 +155,7 @@ class ReceivingLink:
         if not link.is_open:
             raise NotTaken
         try:
-            payload = message_of(received, self._write_decimal)
+            payload = message_of(received, self._form)
         except Exception as error:
             raise Undeliverable(f"{type(error).__name__}: {error}") from error
         self._message_bytes = (7 * self._message_bytes + len(payload)) // 8 or 1

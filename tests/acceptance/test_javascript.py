@@ -17,7 +17,6 @@ SCENARIOS = (
     "annotated",
     "rules",
     "duplicates",
-    "session_case",
     "session_subscribe",
     "session_refused",
     "session_many",

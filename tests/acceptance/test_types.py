@@ -11,10 +11,15 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+)
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 from azure.servicebus.exceptions import ServiceBusError
 
+from tests.acceptance.rest import KEY, KEY_NAME
 from tests.acceptance.sdk import client_of, expect_silence, receive, take, unique
 from tests.acceptance.wiretap import (
     ANNOTATIONS,
@@ -28,12 +33,16 @@ from tests.acceptance.wiretap import (
     Wiretap,
     wiretap,
 )
+from tests.fixtures.strange_values import send_strange
 
 UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 FOR_EVER = "P10675199DT2H48M5.4775807S"
 
-ENTITIES: dict[str, dict[str, object]] = {"types": {"DefaultMessageTimeToLive": FOR_EVER}}
+ENTITIES: dict[str, dict[str, object]] = {
+    "strange": {},
+    "types": {"DefaultMessageTimeToLive": FOR_EVER},
+}
 """With a TTL, creation time and absolute expiry time are the service's."""
 
 
@@ -323,3 +332,37 @@ def test_types_survive_abandon_and_dead_letter(bridge: Any) -> None:
     assert found[b"uuid"] == ("uuid", UUID.bytes)
     assert found[b"null"] == ("null", None)
     assert len(found) == len(SCALARS) + 2
+
+
+STRANGE = (
+    {b"letter": b"x", b"none": [], b"letters": [b"a", b"b"], b"last": b"!"},
+    {b"initial": b"x", b"DeadLetterReason": 7, b"last": b"!"},
+)
+
+
+def shown(message: ServiceBusReceivedMessage) -> tuple[dict[bytes, Any], dict[bytes, Any]]:
+    """A message's body and properties, but for its price."""
+    body = dict(message.raw_amqp_message.body)
+    assert body.pop(b"price") is not None
+    properties = dict(message.application_properties or {})
+    assert message.raw_amqp_message.annotations is not None
+    assert message.raw_amqp_message.annotations[b"x-initial"] == b"x"
+    return body, properties
+
+
+def test_a_message_with_values_that_this_client_cannot_read(bridge: Any) -> None:
+    """It peeks it, receives it, and receives it by its number; what is behind it comes, too."""
+    send_strange(bridge.port, "strange", KEY_NAME, KEY)
+    with client_of(bridge) as client, client.get_queue_receiver("strange") as receiver:
+        peeked = receiver.peek_messages(2)
+        assert shown(peeked[0]) == STRANGE
+        assert [b"".join(message.body) for message in peeked[1:]] == [b"next"]
+        strange, plain = receive(receiver, 2)
+        assert shown(strange) == STRANGE
+        assert b"".join(plain.body) == b"next"
+        receiver.complete_message(plain)
+        receiver.defer_message(strange)
+        assert strange.sequence_number is not None
+        (again,) = receiver.receive_deferred_messages(strange.sequence_number)
+        assert shown(again) == STRANGE
+        receiver.complete_message(again)

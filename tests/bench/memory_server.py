@@ -10,7 +10,6 @@ import asyncio
 import logging
 import socket
 
-from bridge.access.access import Access
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings
 from bridge.model.access_rules import RuleSet
@@ -30,8 +29,8 @@ async def serve(arguments: argparse.Namespace) -> None:
         for name in arguments.queues
     )
     namespace = MemoryNamespace(*definitions)
-    namespace.sent_bytes_max = arguments.message_bytes_max
-    gateway = Gateway(namespace, Access(RuleSet(namespace=(ROOT_RULE,))), Settings())
+    settings = Settings(message_bytes_max=arguments.message_bytes_max)
+    gateway = Gateway(namespace, RuleSet(namespace=(ROOT_RULE,)), settings)
     port = await gateway.listen(socket.create_server((arguments.host, arguments.port)))
     print(f"ready {port}", flush=True)
     try:

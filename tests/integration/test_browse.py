@@ -12,7 +12,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.streams.stream_reader import FIRST, Entry, read_stream
-from bridge.engine.api import DeadLetter
+from bridge.engine.api import Abandon, Complete, DeadLetter
 from bridge.engine.browse import view
 from bridge.model import entity as model
 from bridge.model.name import EntityPath
@@ -98,3 +98,37 @@ async def test_the_first_peek_of_an_entity_holds_up_none_of_another(
         (found,) = await door.namespace.peek(other, 0, 1)
     assert found.record.body == b"y"
     first.cancel()
+
+
+async def test_a_peek_at_one_bridge_shows_what_another_has_given_back(
+    endpoint: Endpoint, broker: Broker, door: Door
+) -> None:
+    """Before the first peek of all, and after it; a message that has left is in no count."""
+    async with open_door(endpoint, broker.management_url) as other:
+
+        async def fail(count: int) -> None:
+            for each in await door.client().receive(count):
+                assert each.lock_token is not None
+                await door.namespace.settle(door.path, each.lock_token, Abandon())
+
+        async def counts() -> list[tuple[bytes, int]]:
+            found = await other.namespace.peek(door.path, 0, 10)
+            return [(each.record.body, each.delivery_count) for each in found]
+
+        async def are(*expected: tuple[bytes, int]) -> None:
+            async def hold() -> bool:
+                return await counts() == [*expected]
+
+            await until(hold)
+
+        await door.send("a", "b")
+        await fail(2)
+        await are((b"a", 1), (b"b", 1))
+        await fail(1)
+        await are((b"a", 2), (b"b", 1))
+        (first,) = await door.client().receive(1)
+        assert first.lock_token is not None
+        assert (first.record.body, first.delivery_count) == (b"b", 1), "in the order of return"
+        await are((b"a", 2), (b"b", 1))
+        await door.namespace.settle(door.path, first.lock_token, Complete())
+        await are((b"a", 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.engine.api import Received
-from bridge.engine.sessions.membership import IsMember
+from bridge.wire.sessions import session_id_in
 
 PAGE_BYTES_MAX = 1 << 20
 """The most bytes of a page; its first message may be larger."""
@@ -13,16 +13,11 @@ PREFETCH = 64
 
 
 class Page:
-    """The messages that the sources have given; `result` returns those of the lowest numbers.
+    """The messages that the sources have given; `result` returns those of the lowest numbers."""
 
-    Attributes:
-        count: the most messages of the page.
-        takes: tells by its headers whether a message is wanted; `None`: each message is.
-    """
-
-    def __init__(self, count: int, takes: IsMember | None) -> None:
+    def __init__(self, count: int, session_id: str | None) -> None:
         self.count = count
-        self.takes = takes
+        self.session_id = session_id
         self._found: dict[int, Received] = {}
         self._bytes = 0
         self._end: int | None = None
@@ -39,7 +34,7 @@ class Page:
     @property
     def prefetch(self) -> int:
         """The prefetch of a read for this page."""
-        return PREFETCH if self.takes is not None else min(self.count + 4, PREFETCH)
+        return PREFETCH if self.session_id is not None else min(self.count + 4, PREFETCH)
 
     @property
     def is_full(self) -> bool:
@@ -49,7 +44,8 @@ class Page:
     def add(self, received: Received) -> None:
         """Add a message, unless the peek is for another session."""
         record = received.record
-        if self.takes is not None and not self.takes(record.properties.headers or {}):
+        wanted = self.session_id
+        if wanted is not None and session_id_in(record.properties.headers or {}) != wanted:
             return
         self._found[received.sequence_number] = received
         self._bytes += len(record.body) + 500

@@ -6,7 +6,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from bridge.machine.fate import Fate
 from bridge.machine.sessions.place import Place
 
 Message = TypeVar("Message")
@@ -14,7 +13,7 @@ Message = TypeVar("Message")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A receiver holds a session from now on; `session_id` is spelt for this receiver."""
+    """A receiver holds a session from now on."""
 
     receiver: Hashable
     session_id: str
@@ -73,12 +72,17 @@ class Fetch(Generic[Message]):
 
 
 @dataclass(frozen=True, slots=True)
-class End(Generic[Message]):
-    """A message has expired, or has failed too many deliveries: `failed` more than it counts."""
+class Expire(Generic[Message]):
+    """A message has expired."""
 
     place: Place[Message]
-    fate: Fate
-    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryCountExceeded(Generic[Message]):
+    """A message has failed too many deliveries."""
+
+    place: Place[Message]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ Effect = (
     | Count[Any]
     | Fetch[Any]
     | Refresh[Any]
-    | End[Any]
+    | Expire[Any]
+    | DeliveryCountExceeded[Any]
     | Drop
 )

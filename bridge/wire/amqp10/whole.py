@@ -60,11 +60,13 @@ class Allowance:
     Attributes:
         left: the bytes that are left; each value takes off an estimate of its size in Python.
         is_stored: no Python values are built: the costs stand for the time of the walk.
+        bare_arrays: the count of empty arrays without the constructor that AMQP 1.0 demands.
     """
 
     def __init__(self, left: int, *, is_stored: bool = False) -> None:
         self.left = left
         self.is_stored = is_stored
+        self.bare_arrays = 0
 
     def charge(self, cost: int) -> None:
         """Take off a cost.
@@ -115,6 +117,7 @@ def check(raw: bytes, at: int, limit: int, allowance: Allowance, depth: int = 0)
         raise DecodeError(f"0x{code:02x} at byte {at} is no AMQP 1.0 constructor")
     if kind == _DESCRIBED:
         _check_depth(depth, at)
+        _check_descriptor(raw, start, limit, allowance)
         allowance.charge(_SCALAR_COST)
         start = check(raw, start, limit, allowance, depth + 1)
         return check(raw, start, limit, allowance, depth + 1)
@@ -171,6 +174,19 @@ def _cut_short(at: int) -> DecodeError:
 def _check_depth(depth: int, at: int) -> None:
     if depth >= DEPTH_MAX:
         raise DecodeError(f"the value at byte {at} nests deeper than {DEPTH_MAX}")
+
+
+def _check_descriptor(raw: bytes, at: int, limit: int, allowance: Allowance) -> None:
+    """Refuse a descriptor that stops a message's reader.
+
+    AMQP 1.0 reserves all but symbols and ulongs.
+    """
+    is_bad = at < limit and (raw[at] >= 0xC0 or raw[at] in _NO_DESCRIPTORS)
+    if is_bad and allowance.is_stored:
+        raise DecodeError(f"0x{raw[at]:02x} at byte {at} is no descriptor")
+
+
+_NO_DESCRIPTORS: Final = b"\x00\x45\x73\x74\x84\x94"
 
 
 def _check_octets(raw: bytes, code: int, start: int, end: int) -> None:
@@ -235,7 +251,7 @@ def _check_compound(
     is_map = code & 0x0F == 1
     if is_map and count % 2:
         raise DecodeError(f"the map at byte {at} has a key without a value")
-    if not is_map and count >= _RUN_MIN and _is_run(raw, start, end, count):
+    if not is_map and count >= _RUN_MIN and is_run(raw, start, end, count):
         cost = _SCALAR_COST if _KIND[raw[start]] else _CONSTANT_COST
         allowance.charge((_POINTER_COST if allowance.is_stored else cost) * count)
         return end
@@ -283,8 +299,11 @@ def _check_items(
     return at
 
 
-def _is_run(raw: bytes, start: int, end: int, count: int) -> bool:
-    """Whether all items are numbers (or constants) of one kind, which need no check for each."""
+def is_run(raw: bytes, start: int, end: int, count: int) -> bool:
+    """Return whether the items of a list, which begin at `start`, are numbers of one kind.
+
+    Constants, too: none of them needs a check of its own.
+    """
     code = raw[start]
     width = _KIND[code]
     return (
@@ -299,9 +318,12 @@ def _check_elements(
     raw: bytes, at: int, end: int, count: int, allowance: Allowance, depth: int
 ) -> None:
     """Check an array: first the constructor that its elements share, then the elements."""
+    start = at
     if at == end and not count:
+        allowance.bare_arrays += 1  # as the Python SDK writes it
         return
     if at < end and raw[at] == 0x00:
+        _check_descriptor(raw, at + 1, end, allowance)
         at = check(raw, at + 1, end, allowance, depth)
     if at >= end:
         raise _cut_short(at)
@@ -319,11 +341,14 @@ def _check_elements(
         raise DecodeError(f"0x{code:02x} at byte {at - 1} is no constructor of an array")
     if count > end - at:
         raise DecodeError(f"{count} elements at byte {at} do not fit into {end - at} bytes")
+    bare_arrays = allowance.bare_arrays
     for _ in range(count):
         if kind in (_SIZED8, _SIZED32):
             at = _check_sized(raw, code, at, end, allowance)
         else:
             at = _check_compound(raw, code, at, end, allowance, depth)
+    if allowance.is_stored and allowance.bare_arrays > bare_arrays:
+        raise DecodeError(f"an empty array behind byte {start} has no constructor")
     if at != end:
         raise DecodeError(f"the elements end at byte {at}, not at byte {end}")
 

@@ -84,12 +84,18 @@ class Sections:
     Attributes:
         at: section code -> (start of the section, start of its value, end); not for body sections.
         body: (code, start of the section, start of its value, end) of each body section.
+        has_bare_arrays: there are empty arrays without the constructor that AMQP 1.0 demands.
     """
 
     raw: bytes
     at: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     body: list[tuple[int, int, int, int]] = field(default_factory=list)
+    has_bare_arrays: bool = False
     _items: dict[int, list[Span]] = field(default_factory=dict)
+
+    def is_plain(self, code: int) -> bool:
+        """Return whether a section is known to hold only short texts, binaries and numbers."""
+        return code in self._items
 
     def items(self, code: int) -> list[Span]:
         """Return start and end of each item of a section's list, which may lack nulls at its end.
@@ -172,6 +178,7 @@ def split_sections(raw: bytes) -> Sections:
         else:
             found.at[code] = (at, value_at, end)
         at = end
+    found.has_bare_arrays = allowance is not None and allowance.bare_arrays > 0
     return found
 
 

@@ -66,6 +66,7 @@ var scenarios = []scenario{
 	{"too_large", (*bus).tooLarge},
 	{"wrong_key", (*bus).wrongKey},
 	{"unknown_entity", (*bus).unknownEntity},
+	{"strange_values", (*bus).strangeValues},
 	{"session_accept", (*bus).sessionAccept},
 	{"session_next", (*bus).sessionNext},
 	{"session_state", (*bus).sessionState},
@@ -87,6 +88,26 @@ func (b *bus) singleSend() string {
 	check(message.LockedUntil.After(time.Now()), "locked until")
 	b.complete(receiver, message)
 	b.expectSilence(receiver)
+	return ""
+}
+
+// Another library has sent values that this client cannot read, and a plain message behind them.
+func (b *bus) strangeValues() string {
+	receiver, err := b.client.NewReceiverForQueue(b.queue+"-strange", nil)
+	must(err)
+	messages := b.receive(receiver, 2)
+	body := messages[0].RawAMQPMessage.Body.Value.(map[string]any)
+	equal("x", body["letter"].(string), "a char in the body")
+	equal(0, len(body["none"].([]any)), "an empty array")
+	equal("[a b]", fmt.Sprint(body["letters"]), "an array of chars")
+	equal("0.7", body["price"].(string), "a decimal in the body")
+	equal("!", body["last"].(string), "what stands behind them")
+	equal("x", messages[0].ApplicationProperties["initial"].(string), "a char as a property")
+	equal("7", *messages[0].DeadLetterReason, "a reason that is no text")
+	equal("next", string(messages[1].Body), "the next message")
+	for _, message := range messages {
+		b.complete(receiver, message)
+	}
 	return ""
 }
 

@@ -22,7 +22,6 @@ from bridge.engine.sessions.acceptance import Acceptance
 from bridge.engine.sessions.events import Event, Given, Lost, Refused
 from bridge.engine.sessions.location import Location, done
 from bridge.engine.sessions.receiver import SessionReceiver
-from bridge.machine.fate import Rules
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.place import Place
@@ -45,7 +44,7 @@ class Shard(Location):
             MemoryBudget(1 << 20),
             SettledMemory().numbers(),
             lock_duration_ms=60_000,
-            rules=Rules(10),
+            max_delivery_count=10,
         )
         self.is_here = is_here
         self.asked = 0

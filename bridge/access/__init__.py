@@ -1,1 +1,0 @@
-"""Who may do what: verification of tokens and keys, by rules and issuers' keys of the moment."""

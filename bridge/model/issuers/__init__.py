@@ -1,1 +1,0 @@
-"""Issuers of web tokens: who they are, what their tokens grant, when their keys are fetched."""
