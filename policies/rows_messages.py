@@ -5,6 +5,7 @@ from __future__ import annotations
 from bridge.model.duration import is_forever
 from bridge.model.properties import Kind
 from bridge.topology.capabilities import TTL_MAX_MS
+from bridge.topology.findings import needed_bytes
 from policies.grade import Subject, approximate, bridge, exact, lost, when
 from policies.row import NOTHING, Row, has, none, off
 
@@ -15,7 +16,7 @@ def _is_short(time_to_live_ms: int) -> bool:
 
 def _exceeds_message_size(subject: Subject) -> bool:
     size_kb = getattr(subject.entity, "max_message_size_kb", None) or 0
-    return int(size_kb) * 1024 > subject.capabilities.message_bytes_max
+    return needed_bytes(int(size_kb)) > subject.capabilities.message_bytes_max
 
 
 def _nack_is_free(subject: Subject) -> bool:
@@ -136,8 +137,20 @@ MESSAGES: tuple[Row, ...] = (
         property="ForwardTo",
         rabbitmq="plain: a shovel",
         both=(none("forward_to"),),
-        with_bridge=(bridge(),),
+        with_bridge=(
+            when(
+                "of an entity that requires sessions",
+                has("requires_session", bool),
+                approximate("Messages stay; what Service Bus does then is not known."),
+            ),
+            bridge(),
+        ),
         plain=(
+            when(
+                "of an entity that requires sessions",
+                has("requires_session", bool),
+                lost("No shovel is made, and messages stay."),
+            ),
             when(
                 "to no entity of the namespace",
                 lambda subject: (

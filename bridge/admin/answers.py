@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TypeVar
 from urllib.parse import urlencode
 
-from bridge.admin.access import SUB_CODE, Access
 from bridge.admin.refusals import CONTENT_TYPE, refusal
+from bridge.admin.request_rights import SUB_CODE, RequestRights
 from bridge.admin.target import Target
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
+from bridge.engine.clock import now_ms
 from bridge.model import entity as model
+from bridge.model.duration import time_text
 from bridge.model.errors import (
     ArgumentError,
     InternalError,
@@ -69,7 +70,7 @@ class Asked:
     """
 
     target: Target
-    access: Access | None
+    access: RequestRights | None
     base: str
     host: str
     query: Mapping[str, str]
@@ -108,7 +109,7 @@ def _count(asked: Asked, name: str, default: int) -> int:
 
 def now() -> str:
     """Return the current time as text, in the form of descriptions."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return time_text(now_ms())
 
 
 def etag_of(updated_at: str) -> str:
@@ -175,12 +176,12 @@ async def answered(work: Awaitable[Answer], method: str, host: str, path: str) -
     except ServiceBusError as error:
         return _refused(error, host, path)
     except BrokerError as error:
-        _log.warning("administration.failed path=%s error=%s", path, error)
+        _log.warning("administration.failed path=%r error=%s", path, error)
         if method == "GET":
             return _refused(ServerBusy(f"RabbitMQ cannot do this now: {error}."), host, path)
         return _refused(OperationTimeout(texts.unknown(error)), host, path)
     except Exception:
-        _log.exception("administration.failed path=%s", path)
+        _log.exception("administration.failed path=%r", path)
         return _refused(InternalError("The bridge has failed; its log says how."), host, path)
 
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from bridge.admin.access import Access
 from bridge.admin.answers import (
     Answer,
     Asked,
@@ -27,10 +26,13 @@ from bridge.admin.answers import (
     rule_entry,
 )
 from bridge.admin.keys import with_keys
+from bridge.admin.request_rights import RequestRights
 from bridge.admin.target import Target, What
 from bridge.engine.administration.changes import Administration
+from bridge.engine.clock import now_ms
 from bridge.model import entity as model
 from bridge.model.counts import Counts
+from bridge.model.duration import time_text
 from bridge.model.entity import Right
 from bridge.model.errors import (
     ArgumentError,
@@ -67,6 +69,9 @@ _OF_SUBSCRIPTIONS = {
     ("DELETE", What.SUBSCRIPTION): "DeleteSubscription",
 }
 """Azure's names of operations, which it says where a right is missing (Azure's Go live tests)."""
+
+NEW_MS = 10_000
+"""So long after its making an entity that nobody leads yet is taken for unused."""
 
 Found = TypeVar("Found", bound=model.Entity)
 
@@ -106,7 +111,7 @@ class Operations:
             ("DELETE", What.RULE): self._delete_rule,
         }
 
-    def check(self, method: str, target: Target, access: Access | None) -> None:
+    def check(self, method: str, target: Target, access: RequestRights | None) -> None:
         """Raise for a request that does not exist, or that the client may not make.
 
         Raises:
@@ -121,7 +126,7 @@ class Operations:
         operation = _OF_SUBSCRIPTIONS.get((method, target.what), "")
         access.check(method, target.path, operation, Right.MANAGE, *rights)
 
-    def _is_known_missing(self, method: str, target: Target, access: Access) -> bool:
+    def _is_known_missing(self, method: str, target: Target, access: RequestRights) -> bool:
         """Whether a request reads a queue or topic that is not there, with any right at its path.
 
         Azure tells such a client that the entity is not there.
@@ -189,7 +194,10 @@ class Operations:
 
     def _node(self, asked: Asked, entity: model.Entity, counts: Counts | None) -> Node:
         facts = Facts(
-            address=f"sb://{asked.host}", tier=self._entities.namespace().tier, counts=counts
+            address=f"sb://{asked.host}",
+            tier=self._entities.namespace().tier,
+            counts=counts,
+            accessed_at=_accessed_at(entity, counts),
         )
         return entity_node(entity, facts)
 
@@ -238,7 +246,8 @@ class Operations:
 
     def _check(self, asked: Asked, entity: model.Entity) -> None:
         """Raise for settings that the namespace, or the client's rights, do not allow."""
-        check_message_size(entity, self._entities.namespace().tier)
+        namespace = self._entities.namespace()
+        check_message_size(entity, namespace.name, namespace.tier)
         for name, field in (
             ("ForwardTo", "forward_to"),
             ("ForwardDeadLetteredMessagesTo", "forward_dead_lettered_messages_to"),
@@ -246,11 +255,6 @@ class Operations:
             target = getattr(entity, field, "")
             if not target:
                 continue
-            if field == "forward_to" and getattr(entity, "requires_session", False):
-                raise ArgumentError(
-                    f"SubCode=40000. Bad Request: {entity.path!r} requires sessions, and such an "
-                    "entity cannot forward its messages."
-                )
             is_itself = target.lower() == entity.path.lower()  # Azure allows it
             if not is_itself and not isinstance(self._find(target), model.Queue | model.Topic):
                 raise ArgumentError(
@@ -291,6 +295,21 @@ def _identity(target: Target, description: Element) -> dict[str, str]:
     if is_subscription:
         return {"topic": target.entity, "name": target.subscription}
     return {"name": target.entity}
+
+
+def _accessed_at(entity: model.Entity, counts: Counts | None) -> str:
+    """Return when a client used an entity last, as text; "" when none has.
+
+    Azure's Go live tests: an update is no use, and a subscription is used when it is made. While
+    nobody knows, it counts as used now, unless it is new.
+    """
+    used_ms = 0 if counts is None else counts.accessed_ms
+    made_at = entity.created_at if isinstance(entity, model.Subscription) else ""
+    if used_ms is None:
+        now_at, new_from = time_text(now_ms()), time_text(now_ms() - NEW_MS)
+        return made_at if entity.created_at > new_from else now_at
+    used_at = time_text(used_ms) if used_ms else ""
+    return max(used_at, made_at) if used_at >= entity.created_at else made_at  # else a namesake's
 
 
 def _rule_of(subscription: model.Subscription, target: Target) -> model.Rule:

@@ -43,7 +43,9 @@ def refusal(
         return 401, _document(401, f"{code}: {error}" if code else str(error), host, path)
     status = known or (504 if isinstance(error, errors.OperationTimeout) else error.status)
     code = _SUB_CODES.get(type(error), 100 * status)
-    detail = f"SubCode={code}. {HTTPStatus(status).phrase}. {error}"
+    detail = str(error)
+    if not detail.startswith(f"SubCode={code}."):
+        detail = f"SubCode={code}. {HTTPStatus(status).phrase}. {detail}"
     return status, _document(status, detail, host, path)
 
 

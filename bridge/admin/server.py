@@ -41,6 +41,9 @@ CONNECTIONS_MAX = 100
 """A probe and a scraper need one each. When there are more, the one that has been open for longest
 without a whole request is ended: a probe is answered while others hang."""
 
+FIELD_BYTES_MAX = 65_536
+"""Bytes of one header: a token has up to 32 KB."""
+
 REQUEST_S = 15.0
 """A connection has one request. What has not been asked, answered and read in so much time is
 ended, after twice as much at the latest."""
@@ -93,7 +96,12 @@ class AdminServer:
         app.router.add_get("/metrics", self._metrics)
         app.on_response_prepare.append(_hang_up)
         self._runner = web.AppRunner(
-            app, access_log=None, logger=_log, shutdown_timeout=1, lingering_time=1
+            app,
+            access_log=None,
+            logger=_log,
+            shutdown_timeout=1,
+            lingering_time=1,
+            max_field_size=FIELD_BYTES_MAX,
         )
         self._request_s = request_s
         self._connections_max = connections_max

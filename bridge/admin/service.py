@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from bridge.admin.access import AUTHORIZATION, Access
+from bridge.access.access import Access
 from bridge.admin.answers import Answer, Asked, answered
 from bridge.admin.operations import Operations
+from bridge.admin.request_rights import rights_of
 from bridge.admin.target import parse_target
-from bridge.model.access import cause_of
-from bridge.model.access_rules import RuleSet
-from bridge.model.errors import ArgumentError, Unauthorized
+from bridge.model.errors import ArgumentError
 from bridge.wire.atom.documents import BODY_BYTES_MAX
 
 _log = logging.getLogger("busbridge.administration")
@@ -31,23 +29,20 @@ class Service:
 
     Args:
         operations: carry the requests out.
-        rules: returns the current shared access rules.
+        access: verifies tokens.
         on_authorized: called with each request whose token is valid, whatever its rights.
-        now_s: returns the current time, in seconds since 1970 (UTC).
     """
 
     def __init__(
         self,
         operations: Operations,
-        rules: Callable[[], RuleSet],
+        access: Access,
         *,
         on_authorized: Callable[[web.Request], None],
-        now_s: Callable[[], float] = time.time,
     ) -> None:
         self._operations = operations
-        self._rules = rules
+        self._access = access
         self._on_authorized = on_authorized
-        self._now_s = now_s
 
     async def answer(self, request: web.Request) -> web.Response:
         """Answer one request."""
@@ -63,13 +58,13 @@ class Service:
         return web.Response(text=answer.text, status=answer.status, reason=reason, headers=headers)
 
     async def _answer(self, request: web.Request) -> Answer:
-        access = self._access(request)
+        rights = await rights_of(self._access, request, _log)
         self._on_authorized(request)
         target = parse_target(request.raw_path)
-        self._operations.check(request.method, target, access)
+        self._operations.check(request.method, target, rights)
         asked = Asked(
             target=target,
-            access=access,
+            access=rights,
             base=f"{request.scheme}://{request.host}",
             host=request.host,
             query={name.lower(): value for name, value in request.query.items()},
@@ -77,17 +72,6 @@ class Service:
             etag=request.headers.get("If-Match", ""),
         )
         return await self._operations.carry_out(request.method, asked)
-
-    def _access(self, request: web.Request) -> Access:
-        try:
-            return Access(request.headers, self._rules(), request.host, self._now_s())
-        except Unauthorized as error:
-            if AUTHORIZATION in request.headers:
-                _log.info(
-                    "token.refused peer=%s audience=%r reason=%r",
-                    *(request.remote, f"{request.host}{request.path}", cause_of(error)),
-                )
-            raise
 
 
 async def _body(request: web.Request) -> bytes:

@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
+from bridge.access.access import Access
 from bridge.admin.operations import Operations
 from bridge.admin.questions import Questions
 from bridge.admin.server import AdminServer
@@ -87,6 +88,7 @@ class Bridge:
         self._management = management
         self._management_url = management_url
         self.wanted = wanted
+        self._access: Access | None = None
         self._parts = parts
         self._stopping = stopping
         self.supervisor = supervisor
@@ -94,6 +96,7 @@ class Bridge:
             endpoint,
             management,
             scheduled=lambda entity: self._sidecar.scheduled(entity),
+            accessed=lambda front, key: self._idle_watch.accessed_ms(front, key),
             waiting=lambda entity, number, count: self._sidecar.waiting(entity, number, count),
             administer=lambda request: Questions(self.operations).answer(request),
             session_shards=settings.session_shards,
@@ -118,6 +121,19 @@ class Bridge:
         namespace.directory.follow(self._sidecar.follow)
         namespace.directory.follow(self._idle_watch.follow)
         self.operations = Operations(lambda: namespace.administration, namespace.counting)
+
+    def guard(self, access: Access, follow: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
+        """Have the keys of an access object fetched until the stop, and its faults in health.
+
+        Args:
+            follow: follows the changes of its rules file, if it has one.
+        """
+        self._access = access
+        access.start(self.supervisor)
+        self.on_stop(access.stop)
+        if follow is not None:
+            following = self.supervisor.keep("rules file", follow)
+            self._parts.push_async_callback(self._stopping.end, following.task)
 
     async def start(
         self,
@@ -144,7 +160,9 @@ class Bridge:
         admin = AdminServer(
             reasons=self._reasons,
             warnings=self._warnings,
-            families=lambda: families(namespace, sidecar, gateway, stalls, self.supervisor),
+            families=lambda: families(
+                namespace, sidecar, gateway, stalls, self.supervisor, self._access
+            ),
             service=service,
             supervisor=self.supervisor,
         )
@@ -208,6 +226,7 @@ class Bridge:
             *self.namespace.state.reasons,
             *self._sidecar.reasons,
             *self.supervisor.reasons,
+            *(self._access.reasons if self._access is not None else ()),
             *self.supervisor.waits.sentences(silent | self._sidecar.leaderless.keys()),
         ]
 
@@ -217,6 +236,7 @@ class Bridge:
             *self.namespace.state.warnings,
             *(each.sentence for each in self._sidecar.silent),
             *self.supervisor.warnings,
+            *(self._access.warnings if self._access is not None else ()),
         ]
 
     async def serve(self) -> None:

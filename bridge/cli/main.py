@@ -12,7 +12,7 @@ import sys
 from importlib.metadata import version
 from typing import NoReturn
 
-from bridge.cli import policies, sidecar, trust
+from bridge.cli import auth, policies, sidecar, trust
 from bridge.cli.build import BUILD
 from bridge.cli.settings import SettingsError, add_options
 
@@ -31,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     serving.set_defaults(run=_serve)
     sidecar.add_command(commands)
     trust.add_command(commands)
+    auth.add_command(commands)
     policies.add_arguments(commands)
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:

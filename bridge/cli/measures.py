@@ -17,6 +17,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from bridge.access.access import Access
 from bridge.background.supervisor import Supervisor
 from bridge.cli.stalls import BOUNDS_S, Stalls
 from bridge.engine.namespace import RabbitNamespace
@@ -70,6 +71,7 @@ async def families(
     gateway: Gateway | None,
     stalls: Stalls,
     supervisor: Supervisor,
+    access: Access | None = None,
 ) -> tuple[Metric, ...]:
     """Return the current metrics; without a gateway, metrics of client connections are left out."""
     await sidecar.count_ready()
@@ -84,6 +86,7 @@ async def families(
         _of_silence([*namespace.state.silent, *sidecar.silent]),
         *_of_loop(stalls),
         *_of_background(supervisor),
+        *(_of_issuers(access) if access is not None and access.issuer_keys else ()),
     )
 
 
@@ -124,6 +127,25 @@ def _of_bridges(standbys: Standbys) -> Iterator[Metric]:
         "The inboxes that this bridge consumes, as leader or standby.",
         standbys.consumed,
     )
+
+
+def _of_issuers(access: Access) -> Iterator[Metric]:
+    age = GaugeMetricFamily(
+        _PREFIX + "issuer_keys_age_seconds",
+        "Time since the keys of an issuer of tokens were fetched.",
+        labels=("issuer",),
+    )
+    failures = CounterMetricFamily(
+        _PREFIX + "issuer_keys_failures",
+        "Fetches of an issuer's keys that have failed.",
+        labels=("issuer",),
+    )
+    for keys in access.issuer_keys:
+        name = (str(keys.issuer),)
+        failures.add_metric(name, keys.renewal.failures)
+        if (age_s := keys.age_s) is not None:
+            age.add_metric(name, age_s)
+    yield from (age, failures)
 
 
 def _of_background(supervisor: Supervisor) -> Iterator[Metric]:

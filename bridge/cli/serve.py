@@ -6,32 +6,25 @@ import argparse
 import socket
 from dataclasses import dataclass
 
+from bridge.access.access import Access
 from bridge.admin.service import Service
+from bridge.cli.access_file import WELL_KNOWN_RULE, AccessFile, policy_of
 from bridge.cli.bridge import bridge_of
 from bridge.cli.certified import Certified, certify
-from bridge.cli.config import read_config, text_of
+from bridge.cli.config import read_config
 from bridge.cli.listening import listen
 from bridge.cli.logs import start_logging
 from bridge.cli.process import run_to_end
-from bridge.cli.settings import Settings, SettingsError, read_settings
+from bridge.cli.settings import Settings, read_settings
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings as GatewaySettings
 from bridge.gateway.site import authorize
 from bridge.model import entity as model
-from bridge.model.access_rules import RuleSet, read_rules
-from bridge.model.errors import ServiceBusError
-from bridge.model.tiers import TIER_MESSAGE_SIZE_MAX_BYTES
+from bridge.model.access_policy import Policy
+from bridge.model.access_rules import RuleSet
 from bridge.rest.application import application
 from bridge.rest.messages import Messages
 from bridge.topology.entity_table import Changes
-from policies.errors import ReadError
-
-WELL_KNOWN_RULE = model.AuthorizationRule(
-    name="RootManageSharedAccessKey",
-    primary_key="SAS_KEY_VALUE",
-    rights=frozenset(model.Right),
-)
-"""The emulator's rule and key, which every SDK's documentation names; for loopback only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,31 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code."""
     settings = read_settings(arguments)
     start_logging(settings.log_level)
-    rules = _rules(settings)
+    policy = policy_of(settings)
     config = read_config(settings)
     listeners = _listeners(settings)
     certified = certify(settings)
-    return run_to_end(_serve(settings, rules, config, listeners, certified))
-
-
-def _rules(settings: Settings) -> RuleSet:
-    if settings.auth is not None:
-        try:
-            rules = read_rules(text_of(settings.auth))
-        except (ReadError, ServiceBusError) as error:
-            raise SettingsError(f"--auth {settings.auth}: {error}") from error
-        if not settings.is_loopback and rules.has_key(WELL_KNOWN_RULE.primary_key):
-            raise SettingsError(
-                f"--auth {settings.auth}: a rule has the well-known key, and others can reach "
-                f"{settings.host}. Give it a key of your own."
-            )
-        return rules
-    if not settings.is_loopback:
-        raise SettingsError(
-            f"On {settings.host}, which others can reach, the bridge does not start with the "
-            "well-known key. Give rules of your own with --auth."
-        )
-    return RuleSet(namespace=(WELL_KNOWN_RULE,))
+    return run_to_end(_serve(settings, policy, config, listeners, certified))
 
 
 def _listeners(settings: Settings) -> _Listeners:
@@ -84,22 +57,20 @@ def _listeners(settings: Settings) -> _Listeners:
 
 async def _serve(
     settings: Settings,
-    rules: RuleSet,
+    policy: Policy,
     config: model.Namespace | None,
     listeners: _Listeners,
     certified: Certified,
 ) -> None:
     async with bridge_of(settings, config) as bridge:
-        service = Service(bridge.operations, lambda: gateway.rules, on_authorized=authorize)
-        messages = Messages(
-            bridge.namespace, lambda: gateway.rules, lambda: bridge.namespace.directory.tier
-        )
+        access = Access(policy)
+        service = Service(bridge.operations, access, on_authorized=authorize)
+        messages = Messages(bridge.namespace, access)
         gateway = Gateway(
             bridge.namespace,
-            rules,
+            access,
             GatewaySettings(
                 namespace_name=bridge.wanted.name,
-                message_bytes_max=TIER_MESSAGE_SIZE_MAX_BYTES[bridge.wanted.tier],
                 connections_max=settings.connections_max,
                 unauthenticated_max=settings.unauthenticated_max,
                 rabbitmq_ports=bridge.rabbitmq_ports,
@@ -107,7 +78,8 @@ async def _serve(
             app=application(service, messages),
             supervisor=bridge.supervisor,
         )
-        bridge.namespace.directory.follow(Heeding(gateway, rules).follow)
+        bridge.namespace.directory.follow(Heeding(gateway).follow)
+        bridge.guard(access, AccessFile(settings, access).run if settings.auth else None)
         await bridge.start(listeners.admin, gateway=gateway, service=service)
         await gateway.listen(listeners.amqp, tls=certified.tls)
         bridge.on_stop(gateway.stop)
@@ -119,25 +91,21 @@ async def _serve(
 
 
 class Heeding:
-    """Has a gateway take over the access rules of changed entities, and end links.
+    """Has a gateway take over the access rules of changed entities, and end links."""
 
-    Args:
-        rules: rules beside those of the definitions.
-    """
-
-    def __init__(self, gateway: Gateway, rules: RuleSet) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._rules = rules
         self._of_entities: dict[str, tuple[str, tuple[model.AuthorizationRule, ...]]] = {}
         self._of_namespace: tuple[model.AuthorizationRule, ...] = ()
 
     def follow(self, changes: Changes) -> None:
         """Take over changed definitions; new entities end no link."""
-        if self._take_rules(changes) or changes.before:
+        self._take_rules(changes)
+        if changes.before:
             self._gateway.recheck()
 
-    def _take_rules(self, changes: Changes) -> bool:
-        """Take over access rules; return whether any has changed."""
+    def _take_rules(self, changes: Changes) -> None:
+        """Take over access rules, if any has changed."""
         before = {
             path: self._of_entities.pop(path)
             for path in changes.before
@@ -151,12 +119,10 @@ class Heeding:
         self._of_entities |= after
         own, self._of_namespace = self._of_namespace, changes.namespace.authorization_rules
         if before == after and own == self._of_namespace:
-            return False
-        of_definitions = RuleSet(
-            namespace=self._of_namespace, entities=dict(self._of_entities.values())
+            return
+        self._gateway.access.take_definitions(
+            RuleSet(namespace=self._of_namespace, entities=dict(self._of_entities.values()))
         )
-        self._gateway.rules = self._rules.merged(of_definitions)
-        return True
 
 
 def _address(settings: Settings, listeners: _Listeners) -> str:

@@ -13,6 +13,7 @@ from bridge.message.received import Received as Received
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
+from bridge.topology.shards import SessionKey
 from bridge.wire.basic import Table
 
 
@@ -124,6 +125,10 @@ class SessionReceiver(Receiver, Protocol):
     """
 
     @property
+    def session_key(self) -> SessionKey:
+        """The key of the session among its entity's sessions, whatever case its id is given in."""
+
+    @property
     def session_id(self) -> str:
         """The id of the session."""
 
@@ -170,6 +175,13 @@ class Namespace(Protocol):
         Raises:
             EntityNotFound: there is no entity of this name.
             NotAllowed: a subscription or sub-queue takes no messages from senders.
+        """
+
+    def message_bytes_max(self, path: EntityPath) -> int:
+        """Return the size of the largest message that may be sent to an entity.
+
+        Raises:
+            ServiceBusError: as `send_entity`.
         """
 
     def receive_entity(self, path: EntityPath) -> model.ReceiveEntity:

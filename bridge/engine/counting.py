@@ -28,7 +28,7 @@ from bridge.engine.bridges import Bridges
 from bridge.engine.deferral.entities import Deferral
 from bridge.engine.entity_counts import Answers, queues_of
 from bridge.engine.ownership.services import Services
-from bridge.engine.peers import HELD, Peers, WaitingHere
+from bridge.engine.peers import HELD, Peers, Told, WaitingHere
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sessions.accepting import Accepting
 from bridge.model import entity as model
@@ -72,6 +72,7 @@ class Counting:
             active messages, and dead letters.
         scheduled: returns the count of an entity's scheduled messages, or `None` when this process
             does not lead the entity.
+        accessed: returns when entities were used last (`Usage.accessed_ms`).
         waiting_here: returns their numbers, or `None` likewise.
     """
 
@@ -87,6 +88,7 @@ class Counting:
         peers: Peers,
         of_clients: Callable[[str], list[int]],
         scheduled: Callable[[str], int | None],
+        accessed: Callable[[Sequence[str]], list[int]],
         waiting_here: WaitingHere,
     ) -> None:
         self._connections = services.connections
@@ -98,6 +100,7 @@ class Counting:
         self._peers = peers
         self._of_clients = of_clients
         self._scheduled = scheduled
+        self._accessed = accessed
         self._waiting_here = waiting_here
         self._last: dict[str, _Known] = {}
         self._counting: Shared[model.Entity, None] = Shared(self._count_all)
@@ -223,12 +226,16 @@ class Counting:
         except ServiceBusError as error:
             log.warning("counts.unanswered entities=%d error=%s", len(paths), error)
             return
-        told.append((self.held(paths), self.scheduled(paths)))
-        sums = _sums([held for held, _ in told], len(paths) * HELD)
+        told.append(Told(self.held(paths), self.scheduled(paths), self._accessed(paths)))
+        sums = _sums([each.held for each in told], len(paths) * HELD)
         for at, path in enumerate(paths):
             answers.held[path] = sums[HELD * at : HELD * at + HELD]
-            if found := [count for _, led in told for count in led[at : at + 1] if count >= 0]:
-                answers.scheduled[path] = max(found)
+            led = [count for each in told for count in each.scheduled[at : at + 1] if count >= 0]
+            if led:
+                answers.scheduled[path] = max(led)
+            times = [ms for each in told for ms in each.accessed[2 * at : 2 * at + 2]]
+            if any(led_ms >= 0 for led_ms in times[1::2]):
+                answers.accessed_ms[path] = max(times)
         fronts = [each.path for each in entities if not isinstance(each, model.Subscription)]
         if unled := [path for path in fronts if path not in answers.scheduled]:
             await self._ask_buckets(answers, unled)
@@ -282,7 +289,7 @@ class Counting:
         told = await asyncio.gather(
             *(self._ask(each, paths) for each in await self._bridges.others())
         )
-        return _sums([*(held for held, _ in told), self.held(paths)], len(paths) * HELD)
+        return _sums([*(each.held for each in told), self.held(paths)], len(paths) * HELD)
 
     async def waiting(self, path: str, start: int, count: int) -> list[int]:
         """Return the lowest numbers of an entity's scheduled messages, from `start` on.
@@ -298,13 +305,13 @@ class Counting:
         answers = await asyncio.gather(*asks)
         return sorted({number for answer in answers for number in answer})[:count]
 
-    async def _ask(self, bridge: bytes, paths: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Return what a bridge says of entities: `held` and `scheduled`; nothing if it is gone."""
+    async def _ask(self, bridge: bytes, paths: Sequence[str]) -> Told:
+        """Return what a bridge tells of entities; nothing if it is gone."""
         try:
             return await self._peers.counts(bridge, paths)
         except ServerBusy as error:
             if isinstance(error.__cause__, PublishRefused):
-                return [], []  # its queue is dead with its node, and its messages are returned
+                return Told()  # its queue is dead with its node, and its messages are returned
             raise
         except BrokerError as error:
             raise ServerBusy(texts.busy(error)) from error

@@ -26,6 +26,8 @@ class Answers:
         figures: RabbitMQ's figures of queues; `None` if there are none yet.
         held: the counts of held messages (`Counting.held`), by path; empty if a bridge is silent.
         scheduled: the counts of scheduled messages, by path.
+        accessed_ms: when entities were used last, by path; 0: never. Without an entity that nobody
+            leads.
     """
 
     ready: ReadyCounts
@@ -33,6 +35,7 @@ class Answers:
     figures: Mapping[str, Figures] | None = None
     held: dict[str, Sequence[int]] = field(default_factory=dict)
     scheduled: dict[str, int] = field(default_factory=dict)
+    accessed_ms: dict[str, int] = field(default_factory=dict)
 
     def counts(self, entity: model.Entity) -> Counts:
         """Return the counts of an entity.
@@ -65,8 +68,9 @@ class Answers:
 
         size_bytes = self._size_bytes(entity)
         scheduled = self.scheduled.get(path, 0)
+        accessed_ms = self.accessed_ms.get(path)
         if isinstance(entity, model.Topic):
-            return Counts(scheduled=scheduled, size_bytes=size_bytes)
+            return Counts(scheduled=scheduled, size_bytes=size_bytes, accessed_ms=accessed_ms)
         # Without a leader one ready message is the ownership token (`sidecar.ownership_token`).
         is_queue = isinstance(entity, model.Queue)
         arrived = max(count(names.inbox(path)) - 1, 0) if is_queue else 0
@@ -79,6 +83,7 @@ class Answers:
             scheduled=scheduled if is_queue else 0,
             deferred=count(names.deferred_queue(path)) + held[2],
             size_bytes=size_bytes,
+            accessed_ms=accessed_ms,
         )
 
     def _size_bytes(self, entity: model.Entity) -> int | None:

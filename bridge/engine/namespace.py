@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
+from bridge.broker.message_size import rabbitmq_bytes_max
 from bridge.broker.outcome import resolve
 from bridge.engine import texts
 from bridge.engine.administration.bulk_declaration import OnProgress
@@ -33,8 +35,9 @@ from bridge.engine.administration.notifications import (
 )
 from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.reconciler import Reconciler
+from bridge.engine.administration.unmet_settings import UnmetSettings
 from bridge.engine.administration.upkeep import OwnBindings, Upkeep
-from bridge.engine.administration.usage import Usage
+from bridge.engine.administration.usage import NOT_LED, LedMs, Usage
 from bridge.engine.api import (
     DeadLetter,
     Disposition,
@@ -104,6 +107,8 @@ class RabbitNamespace:
         scheduled: returns the count of an entity's scheduled messages, or `None` when this process
             does not lead the entity.
         clock: the clock for the idleness of temporary entities (UTC ms).
+        accessed: returns when an entity was used last, as far as its leader in this process knows;
+            see `Usage`.
         waiting: returns the numbers of an entity's scheduled messages, from a number on, up to a
             count; `None` likewise.
         administer: answers requests to the administration API that come through RabbitMQ.
@@ -133,6 +138,7 @@ class RabbitNamespace:
         name: str = "busbridge",
         scheduled: Callable[[str], int | None] = lambda entity: None,
         clock: Callable[[], int] = now_ms,
+        accessed: LedMs = lambda front, key: NOT_LED,
         waiting: WaitingHere = lambda entity, number, count: None,
         administer: Administer | None = None,
         session_shards: int = model.SESSION_SHARDS_DEFAULT,
@@ -140,6 +146,7 @@ class RabbitNamespace:
         supervisor: Supervisor | None = None,
     ):
         self._session_shards = session_shards
+        self._endpoint = endpoint
         self._management = management
         self._name = name
         self._tasks = Tasks()
@@ -198,6 +205,7 @@ class RabbitNamespace:
             self._deferral.show,
             lambda paths: self.counting.held(paths),
             lambda paths: self.counting.scheduled(paths),
+            lambda paths: self._usage.accessed_ms(paths),
             lambda paths: self._usage.answer(paths, self.directory.find),
             self._sessions.carry_out,
             waiting,
@@ -209,12 +217,15 @@ class RabbitNamespace:
         self.membership = Membership(
             Standbys(os.urandom(16)), self._peers, self._notifications, self._locks
         )
-        self._receiving = Receiving(services, self._turn, lambda path: self._usage.note(path))
+        self._receiving = Receiving(
+            services, self._turn, lambda path: self._usage.note_access(path)
+        )
         self._deferred = DeferredReceiving(self._deferral, services, self._peers, self.settle)
         self._usage = Usage(
             services,
             lambda: self._receiving.open_paths | self._sessions.open_paths,
             clock,
+            accessed,
         )
         self.disposal = Disposal(
             lambda: self.administration, bridges, self._connections, self._sending, self._peers
@@ -229,6 +240,7 @@ class RabbitNamespace:
             peers=self._peers,
             of_clients=self._clients.holds.of,
             scheduled=scheduled,
+            accessed=self._usage.accessed_ms,
             waiting_here=waiting,
         )
         self.browsing = Browsing(
@@ -247,7 +259,8 @@ class RabbitNamespace:
                 find=partial(_find, self),
             )
         )
-        self.state = State(services, self._receiving, self._sessions)
+        self._unmet = UnmetSettings(lambda: self.capabilities)
+        self.state = State(services, self._receiving, self._sessions, self._unmet)
         self._policies = policies = Policies(
             management,
             lambda: self.directory.namespace,
@@ -269,7 +282,7 @@ class RabbitNamespace:
             Upkeep(
                 *(management, self.state, self.directory),
                 *(lambda: self.capabilities, own, bridges),
-                on_letters=self._on_letters,
+                on_letters=partial(_publish_again, self.directory, self._dead_letters),
             ),
             own.bind,
         )
@@ -302,8 +315,12 @@ class RabbitNamespace:
             BrokerError: RabbitMQ or its management API cannot be reached, or refuses the login.
             UnsupportedVersion: RabbitMQ is older than 4.0.
         """
-        overview = await self._management.overview()
+        overview, limit_bytes = await asyncio.gather(
+            self._management.overview(), rabbitmq_bytes_max(self._endpoint)
+        )
         self._capabilities = Capabilities.served(overview["rabbitmq_version"])
+        if limit_bytes is not None:
+            self._capabilities = replace(self._capabilities, message_bytes_max=limit_bytes)
         self._is_clustered = await self._management.is_cluster()
         self._receiving.start(self._capabilities, is_clustered=self._is_clustered)
 
@@ -312,6 +329,7 @@ class RabbitNamespace:
 
         for on_change in (
             take_tier,
+            self._unmet.follow,
             self._deferral.follow,
             self._sessions.follow,
             self._receiving.follow,
@@ -392,6 +410,10 @@ class RabbitNamespace:
         """Return the definition of an entity to send to."""
         return self.directory.send_entity(path)
 
+    def message_bytes_max(self, path: EntityPath) -> int:
+        """Return the size of the largest message that may be sent to an entity."""
+        return self._sending.limit_bytes(self.directory.send_entity(path))
+
     def receive_entity(self, path: EntityPath) -> model.ReceiveEntity:
         """Return the definition of an entity to receive from."""
         return self.directory.receive_entity(path)
@@ -411,11 +433,15 @@ class RabbitNamespace:
 
     async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
         """Store messages for later; return their sequence numbers."""
-        return await self._sending.schedule(self.directory.send_entity(path), batch)
+        entity = self.directory.send_entity(path)
+        self._usage.note_access(path)
+        return await self._sending.schedule(entity, batch)
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
         """Remove scheduled messages."""
-        await self._sending.cancel(self.directory.send_entity(path), numbers)
+        entity = self.directory.send_entity(path)
+        self._usage.note_access(path)
+        await self._sending.cancel(entity, numbers)
 
     def note_full(self, entity: str) -> None:
         """Refuse sends to an entity at all bridges: its queue has refused a sequencer's publish."""
@@ -474,10 +500,11 @@ class RabbitNamespace:
     def describe(self, path: EntityPath) -> bytes:
         """Return an entity's description for the library's clients, and note its use."""
         entity = self.directory.entity(path)
-        self._usage.note(path)
+        self._usage.note_access(path)
         return description.encode(
             entity,
             rabbitmq_version=".".join(map(str, self.capabilities.version)),
+            rabbitmq_bytes_max=self.capabilities.message_bytes_max,
             is_clustered=self._is_clustered,
             tier=self.directory.tier,
             is_peeked=not isinstance(entity, model.Topic)
@@ -503,7 +530,7 @@ class RabbitNamespace:
         entity = self.directory.receivable(path)
         if session_id is not None:
             await self._sessions.check(self._sessional(path), session_id)
-        self._usage.note(path)
+        self._usage.note_access(path)
         received = await self._deferred.receive(path, entity, numbers, mode, session_id)
         if session_id is not None:
             tokens = [each.lock_token for each in received if each.lock_token is not None]
@@ -539,7 +566,7 @@ class RabbitNamespace:
         entity = self.directory.entity(path)
         if entity.status is model.EntityStatus.DISABLED:
             raise EntityDisabled(texts.disabled(entity.path, for_sends=False))
-        self._usage.note(path)
+        self._usage.note_access(path)
         return await self.browsing.peek(path, entity, start, count, session_id)
 
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
@@ -586,7 +613,7 @@ class RabbitNamespace:
         entity = self.directory.receivable(path)
         if not entity.requires_session or path.sub_queue is not SubQueue.NONE:
             raise NotAllowed(texts.SESSION_ON_PLAIN_ENTITY)
-        self._usage.note(path)
+        self._usage.note_access(path)
         return entity
 
     def _on_undeliverable(self, path: EntityPath, token: UUID, error: Undeliverable) -> None:
@@ -598,12 +625,6 @@ class RabbitNamespace:
                 await self.settle(path, token, refused)
 
         self._tasks.start(refuse())
-
-    def _on_letters(self, path: str, since_ms: int) -> None:
-        """Publish again what a dead-letter queue may lack, whatever the entity's status is."""
-        entity = self.directory.known(path)
-        if isinstance(entity, model.Queue | model.Subscription):
-            self._dead_letters.begin(entity, since_ms)
 
     async def _on_up(self, connection: Connection) -> None:
         """Consume this bridge's own queue, and notifications, on a new extra connection."""
@@ -621,6 +642,15 @@ class RabbitNamespace:
             self.reconciler.wake_for(path.entity)
         else:
             self._sending.note_full(path.entity)
+
+
+def _publish_again(
+    directory: Directory, dead_letters: DeadLettersAgain, path: str, since_ms: int
+) -> None:
+    """Publish again what a dead-letter queue may lack, whatever the entity's status is."""
+    entity = directory.known(path)
+    if isinstance(entity, model.Queue | model.Subscription):
+        dead_letters.begin(entity, since_ms)
 
 
 async def _answered(settling: Awaitable[None], done: OnSettled) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
@@ -73,6 +74,20 @@ STANDBYS = "standbys"
 """`do` of a question without an answer: which inboxes a bridge consumes (`membership`)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a bridge tells of entities; parts are empty where an earlier version does not tell.
+
+    Attributes:
+        held, scheduled: as `Counting.held` and `Counting.scheduled` return them there.
+        accessed: as `Usage.accessed_ms` returns it there.
+    """
+
+    held: Sequence[int] = ()
+    scheduled: Sequence[int] = ()
+    accessed: Sequence[int] = ()
+
+
 def _unheard(question: Table) -> None:
     pass
 
@@ -86,6 +101,7 @@ class Peers:
         show: returns the encoded message of a lock of this process.
         held: counts the messages of entities that this process holds (`Counting.held`).
         scheduled: counts the scheduled messages of the entities that this process leads.
+        accessed: returns when entities were used last (`Usage.accessed_ms`).
         used: returns the last use of entities, and whether they are refused (`Usage.answer`).
         of_sessions: carries out a request about sessions; returns the reply.
         waiting_here: returns the numbers of scheduled messages of an entity that is led here.
@@ -104,6 +120,7 @@ class Peers:
         show: Show,
         held: Held,
         scheduled: Held,
+        accessed: Held,
         used: Held,
         of_sessions: OfSessions,
         waiting_here: WaitingHere,
@@ -116,6 +133,7 @@ class Peers:
         self._show = show
         self._held = held
         self._scheduled = scheduled
+        self._accessed = accessed
         self._of_sessions = of_sessions
         self._used = used
         self._waiting_here = waiting_here
@@ -182,17 +200,13 @@ class Peers:
         """Return the encoded message of another bridge's lock (`settlement.showing`)."""
         return (await self._ask(token, _question("show", path, token))).content
 
-    async def counts(self, bridge: bytes, paths: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Return a bridge's counts of held messages and of scheduled ones; of a gone bridge, none.
-
-        Returns:
-            What `Counting.held` and `Counting.scheduled` return there; the second is empty for a
-            bridge of an earlier version.
-        """
-        asked = {"path": text("\n".join(paths)), "scheduled": ("t", True)}
+    async def counts(self, bridge: bytes, paths: Sequence[str]) -> Told:
+        """Return what a bridge tells of entities; of a gone bridge, nothing."""
+        asked = {"path": text("\n".join(paths)), "scheduled": ("t", True), "accessed": ("t", True)}
         numbers = await self._numbers(bridge, {"do": text("count"), **asked})
-        held = len(numbers) - len(paths) if len(numbers) > HELD * len(paths) else len(numbers)
-        return numbers[:held], numbers[held:]
+        count = len(paths)
+        held, led = HELD * count, (HELD + 1) * count
+        return Told(numbers[:held], numbers[held:led], numbers[led:])
 
     async def waiting(self, bridge: bytes, path: str, start: int, count: int) -> list[int]:
         """Return the numbers of an entity's scheduled messages, if the bridge leads the entity."""
@@ -283,7 +297,8 @@ class Peers:
         if what == "count":
             paths = _string(question, "path").split("\n")
             scheduled = self._scheduled(paths) if "scheduled" in question else []
-            return encode_done([*self._held(paths), *scheduled])
+            accessed = self._accessed(paths) if "accessed" in question else []
+            return encode_done([*self._held(paths), *scheduled, *accessed])
         if what == "used":
             return encode_done(self._used(_string(question, "path").split("\n")))
         if what.startswith(SESSIONS):

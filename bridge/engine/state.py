@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
+from bridge.engine import texts
+from bridge.engine.administration.unmet_settings import UnmetSettings
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.receivers import Receiving
@@ -31,9 +33,17 @@ class State:
         management: the management API's error at the last attempt, else `None`.
         findings: a sentence for each foreign policy that overrides the bridge's.
         conflicts: a sentence for each resource that is there with other settings.
+        spelt: the entities in which two spellings of one session id may be two sessions.
     """
 
-    def __init__(self, services: Services, receiving: Receiving, sessions: Accepting) -> None:
+    def __init__(
+        self,
+        services: Services,
+        receiving: Receiving,
+        sessions: Accepting,
+        unmet: UnmetSettings,
+    ) -> None:
+        self._unmet = unmet
         self._sender = services.sender
         self._connections = services.connections
         self._receiving = receiving
@@ -45,6 +55,7 @@ class State:
         self._alarm = ""
         services.sender.on_blocked = self._note_alarm
         self.conflicts: Sequence[str] = ()
+        self.spelt: Sequence[str] = ()
         self._made_again: dict[str, int] = {}
         self._refused: dict[str, str] = {}
 
@@ -70,7 +81,9 @@ class State:
     def warnings(self) -> list[str]:
         """A sentence for each fault of a single entity."""
         silent = [each.sentence for each in self.silent]
-        there = [*self.conflicts, *self._refused.values()]
+        there = [*self.conflicts, *self._refused.values(), *self._unmet.sentences]
+        if self.spelt:
+            there.append(texts.spelt_sessions(self.spelt))
         return [*silent, *self._sessions.natives, *there, *self._made_again_sentences()]
 
     @property

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+NAMED_MAX = 5
+"""The most entities that one sentence names."""
+
 LOCK_LOST = (
     "The lock supplied is invalid. Either the lock expired, or the message has already been "
     "removed from the queue. For more information please see https://aka.ms/ServiceBusExceptions ."
@@ -160,3 +165,21 @@ def native_on_sessions(entity: str, count: int) -> str:
 def deferred_full(entity: str) -> str:
     """Return the text: the entity has the largest number of deferred messages."""
     return f"The largest number of deferred messages has been reached for Queue: '{entity}'."
+
+
+def spelt_sessions(paths: Sequence[str]) -> str:
+    """Return the sentence about entities that were made before session ids had no case."""
+    named = ", ".join(map(repr, paths[:NAMED_MAX]))
+    rest = f" and {len(paths) - NAMED_MAX} more" if paths[NAMED_MAX:] else ""
+    return (
+        f"Made before session ids had no case: {named}{rest}. There two spellings of one session "
+        "id may be two sessions, until the entity is made anew."
+    )
+
+
+def unreadable_definition(path: str) -> str:
+    """Return the text: an entity may be there, and must not be made over."""
+    return (
+        f"'{path}' has a definition in RabbitMQ that this version cannot read: a newer version has "
+        "made it, or somebody wrote it by hand."
+    )

@@ -9,22 +9,26 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.engine import texts as engine_texts
-from bridge.engine.api import ReceiveMode
+from bridge.engine.api import Namespace, ReceiveMode
 from bridge.gateway import cbs, management
-from bridge.gateway.nodes import ReplyLink, RequestLink, address_of
+from bridge.gateway.nodes import REQUEST_BYTES_MAX, ReplyLink, RequestLink, address_of
 from bridge.gateway.receiving import ReceivingLink
 from bridge.gateway.refusal import refuse
 from bridge.gateway.sending import SendingLink
 from bridge.gateway.sessions import SessionLink, wants_session
 from bridge.gateway.termini import check
 from bridge.machine.amqp10.link import IncomingLink, OutgoingLink
-from bridge.model.access import missing_right
-from bridge.model.entity import Right
+from bridge.model.claims import missing_right
+from bridge.model.entity import Right, Subscription
 from bridge.model.errors import NotAllowed, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue, parse_path, without_host
 
 if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
+
+
+_REQUEST_FIELDS_BYTES = 65_536
+"""Room for what a request has beside the message that it schedules."""
 
 
 def attach(connection: Connection, link: IncomingLink | OutgoingLink) -> None:
@@ -63,22 +67,28 @@ def _attach_management(
 ) -> None:
     if not connection.grants.covers(path):
         raise missing_right(Right.LISTEN, connection.resource_of(str(path)))
-    connection.gateway.namespace.entity(path)
+    limit_bytes = _request_bytes_max(connection.gateway.namespace, path)
     node = str(path).lower() + management.SUFFIX
     if isinstance(link, IncomingLink):
         credit = connection.gateway.settings.request_credit
         describe = partial(management.describe, path)
-        RequestLink(connection, link, node, credit, management.handler(path), describe)
+        handler = management.handler(path)
+        RequestLink(connection, link, node, credit, handler, describe, limit_bytes)
     else:
         ReplyLink(connection, link, node)
 
 
+def _request_bytes_max(namespace: Namespace, path: EntityPath) -> int:
+    """Return the largest request to an entity: one that schedules the largest message fits."""
+    entity = namespace.entity(path)
+    if isinstance(entity, Subscription) or path.sub_queue is not SubQueue.NONE:
+        return REQUEST_BYTES_MAX
+    return max(REQUEST_BYTES_MAX, namespace.message_bytes_max(path) + _REQUEST_FIELDS_BYTES)
+
+
 def _attach_sender(connection: Connection, link: IncomingLink, path: EntityPath) -> None:
     connection.grants.require(Right.SEND, path)
-    entity = connection.gateway.namespace.send_entity(path)
-    size = entity.max_message_size_kb
-    limit = connection.gateway.settings.message_bytes_max if size is None else size * 1024
-    SendingLink(connection, link, path, limit)
+    SendingLink(connection, link, path, connection.gateway.namespace.message_bytes_max(path))
 
 
 def _attach_receiver(connection: Connection, link: OutgoingLink, path: EntityPath) -> None:

@@ -11,7 +11,7 @@ from bridge.gateway.settings import MECHANISMS
 from bridge.gateway.timers import Timers
 from bridge.machine.amqp10.endpoint import Endpoint
 from bridge.machine.amqp10.events import SaslChosen
-from bridge.model.access import Claims, cause_of, verify_key
+from bridge.model.claims import Claims, cause_of
 from bridge.model.errors import Unauthorized
 
 if TYPE_CHECKING:
@@ -36,20 +36,28 @@ class Authentication:
         self._endpoint = endpoint
         self._timers = timers
         self._visit = visit
-        self.grants = Grants(self._gateway.now_s, connection.resource_of)
+        self.grants = Grants(self._gateway.access, connection.resource_of)
+        self._turn = 0
 
     def await_proof(self) -> None:
         """End the connection when the client has not authenticated in time."""
         left_s = self._visit.left_s(self._gateway.settings.authorization_s)
         self._timers.set("authorization", left_s, self._on_unauthorized)
 
-    def put_claims(self, audience: str, claims: Claims) -> None:
-        """Add the claims of a token.
+    def next_turn(self) -> int:
+        """Return the place of a token that comes now, among all that came."""
+        self._turn += 1
+        return self._turn
+
+    def put_claims(self, audience: str, claims: Claims, turn: int) -> None:
+        """Add the claims of a token, unless one that came later is there.
 
         Raises:
             Unauthorized: the connection holds too many tokens already.
         """
-        if not self.grants.put(audience, claims):
+        if self._connection.is_lost:  # while the token waited for a key
+            return
+        if not self.grants.put(audience, claims, turn):
             raise Unauthorized("The connection holds too many tokens.")
         self._endpoint.authenticated()
         self._visit.known()
@@ -76,7 +84,8 @@ class Authentication:
         if len(parts) != 3:
             return False
         try:
-            self.put_claims("", verify_key(parts[1], parts[2], self._gateway.rules))
+            claims = self._gateway.access.verify_key(parts[1], parts[2])
+            self.put_claims("", claims, self.next_turn())
         except Unauthorized as error:
             self._connection.log.info("sasl.refused", rule=parts[1], reason=cause_of(error))
             return False
@@ -91,7 +100,7 @@ class Authentication:
         expiry_s = self.grants.next_expiry_s
         if expiry_s is not None:
             # a day at most: the wall clock may be set in between
-            delay_s = min(max(expiry_s - self._gateway.now_s(), 0.0), 86_400.0)
+            delay_s = min(max(expiry_s - self._gateway.access.now_s(), 0.0), 86_400.0)
             self._timers.set("expiry", delay_s, self._on_expiry)
 
     def _on_expiry(self) -> None:

@@ -1,8 +1,9 @@
 """`$cbs`, claims-based security: a client puts a token, which holds for the whole connection.
 
-A token for an entity that does not exist is answered with 404, as at Azure. The Python SDK alone
-shows nothing of that answer, not even the entity's name. So its token is accepted, and the attach
-refused, in words that the SDK passes on. The bridge knows the Python SDK by the product in the
+A token for an entity that does not exist is answered with 404, as at Azure, and an issuer's token
+that gives no right there with 401. The Python SDK alone shows nothing of these answers, not even
+the entity's name. So its token is accepted, and the attach refused, in words that the SDK passes
+on. The bridge knows the Python SDK by the product in the
 client's `open`.
 """
 
@@ -11,8 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.gateway.texts import not_found, tracked
-from bridge.model.access import cause_of, verify_token
+from bridge.model.access_rules import path_segments
+from bridge.model.claims import Claims, RefusedBearer, audience_path, cause_of
 from bridge.model.errors import ArgumentError, NotImplementedHere, ServiceBusError, Unauthorized
+from bridge.model.issuers.web_token import KeyAwaited
 from bridge.model.name import parse_path, without_host
 from bridge.wire.amqp10.types import Int, Symbol
 
@@ -23,39 +26,99 @@ ADDRESS = "$cbs"
 
 
 def on_request(link: RequestLink, request: Request) -> None:
-    """Answer a `$cbs` request."""
-    status, description, condition = _answer(link, request)
-    properties: dict[str, Any] = {"status-code": Int(status), "status-description": description}
-    if condition:
-        properties["error-condition"] = Symbol(condition)
-    link.reply(request, properties, None)
+    """Answer a `$cbs` request, at once unless the key of the token's signature has to be fetched.
 
-
-def _answer(link: RequestLink, request: Request) -> tuple[int, str, str]:
-    """Return status, description and condition of the reply."""
-    connection = link.connection
-    name = connection.gateway.settings.namespace_name
-    message = request.message
-    fields = message.application_properties
-    operation, audience = fields.get("operation"), fields.get("name")
-    if operation != "put-token":
-        return 501, f"The operation {operation!r} is not implemented at $cbs.", _NOT_IMPLEMENTED
+    A client may attach without waiting for the answer.
+    """
+    put = _Put(link, request)
     try:
-        if not isinstance(audience, str):
+        put.verify()
+    except KeyAwaited as awaited:
+        link.connection.links.spawn(link.link, put.verify_later(awaited))
+
+
+class _Put:
+    """A request to put a token.
+
+    `turn` is its place among the connection's tokens: one that waits for a key does not replace one
+    that came after it.
+    """
+
+    def __init__(self, link: RequestLink, request: Request) -> None:
+        self._link = link
+        self._request = request
+        self._connection = link.connection
+        self._turn = link.connection.authentication.next_turn()
+        self._audience = request.message.application_properties.get("name")
+
+    def verify(self) -> None:
+        """Verify the token and answer.
+
+        Raises:
+            KeyAwaited: the token is not answered yet.
+        """
+        operation = self._request.message.application_properties.get("operation")
+        if operation != "put-token":
+            text = f"The operation {operation!r} is not implemented at $cbs."
+            self._reply(501, text, _NOT_IMPLEMENTED)
+            return
+        try:
+            self._take(self._claims())
+        except ServiceBusError as error:
+            self._refuse(error)
+
+    async def verify_later(self, awaited: KeyAwaited) -> None:
+        """Verify the token and answer, once the key of its signature was looked for."""
+        try:
+            await self._connection.gateway.access.next_keys(awaited)
+            try:
+                self._take(self._claims())
+            except KeyAwaited as error:
+                raise error.refusal from None
+        except ServiceBusError as error:
+            self._refuse(error)
+        self._connection.flush_soon()
+
+    def _claims(self) -> Claims:
+        token = self._request.message.value
+        if not isinstance(self._audience, str):
             raise ArgumentError("put-token needs the application property 'name', a string.")
-        if not isinstance(message.value, str):
+        if not isinstance(token, str):
             raise Unauthorized("MalformedToken: The body of put-token is no string.")
-        claims = verify_token(message.value, connection.gateway.rules, connection.gateway.now_s())
-        claims.check_audience(audience)
-        path = without_host(audience)
-        if not connection.is_python_sdk and not _exists(link, path):
-            text = not_found(connection.resource_of(path))
-            return 404, tracked(text, name, path), "amqp:not-found"
-        connection.authentication.put_claims(path, claims)
-    except ServiceBusError as error:
-        connection.log.info("token.refused", audience=audience, reason=cause_of(error))
-        return error.status, tracked(str(error), name), error.condition
-    return 202, "Accepted", ""
+        scope = path_segments(audience_path(self._audience))
+        claims = self._connection.gateway.access.verify(token, scope)
+        try:
+            claims.check_audience(self._audience)
+        except RefusedBearer as error:
+            if not self._connection.is_python_sdk:
+                raise
+            self._log(error)
+        return claims
+
+    def _take(self, claims: Claims) -> None:
+        assert isinstance(self._audience, str)
+        path = without_host(self._audience)
+        if not self._connection.is_python_sdk and not _exists(self._link, path):
+            name = self._connection.gateway.settings.namespace_name
+            text = not_found(self._connection.resource_of(path))
+            self._reply(404, tracked(text, name, path), "amqp:not-found")
+            return
+        self._connection.authentication.put_claims(path, claims, self._turn)
+        self._reply(202, "Accepted", "")
+
+    def _log(self, error: ServiceBusError) -> None:
+        self._connection.log.info("token.refused", audience=self._audience, reason=cause_of(error))
+
+    def _refuse(self, error: ServiceBusError) -> None:
+        self._log(error)
+        name = self._connection.gateway.settings.namespace_name
+        self._reply(error.status, tracked(str(error), name), error.condition)
+
+    def _reply(self, status: int, description: str, condition: str) -> None:
+        properties: dict[str, Any] = {"status-code": Int(status), "status-description": description}
+        if condition:
+            properties["error-condition"] = Symbol(condition)
+        self._link.reply(self._request, properties, None)
 
 
 _NOT_IMPLEMENTED = "amqp:not-implemented"

@@ -30,6 +30,7 @@ from bridge.machine.amqp10.faults import (
 )
 from bridge.machine.known_requests import KnownRequests
 from bridge.model.errors import ServiceBusError
+from bridge.topology.shards import SessionKey
 from bridge.wire.mapping.common_values import ALL, GO, PYTHON, Form
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Connection(Reader):
         links: the client's links.
         reply_links: the links on which the client takes replies of `$cbs` and `$management`.
         known_requests: the client's requests to `$management` under way, and the last answered.
-        sessions: the Service Bus sessions that the client holds, by entity key and session id.
+        sessions: the Service Bus sessions that the client holds, by entity key and session key.
         unconfirmed: the client's messages that RabbitMQ has not confirmed, and requests under way.
         starved: receiving links that wait for the client to read.
     """
@@ -77,7 +78,7 @@ class Connection(Reader):
         self._has_unfinished = False
         self.reply_links = ReplyLinks()
         self.known_requests = KnownRequests()
-        self.sessions: dict[tuple[str, str], SessionLink] = {}
+        self.sessions: dict[tuple[str, SessionKey], SessionLink] = {}
         self.starved: dict[ReceivingLink, None] = {}
         self.log = ClientLog(self._timers)
         self.work = Work(self._loop, self._on_failed)
@@ -131,6 +132,11 @@ class Connection(Reader):
         """Whether the client's output is unread or unsent beyond its limit."""
         high = self.gateway.settings.output_bytes_high
         return self._is_writing_paused or self._endpoint.output_bytes > high
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the client is gone, and with it all timers."""
+        return self._transport is None
 
     def resource_of(self, path: str) -> str:
         """Return an entity as Azure's texts name it, `sb://host/entity`."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from bridge.model.access import Claims, missing_right
+from bridge.access.access import Access
 from bridge.model.access_rules import path_segments
+from bridge.model.claims import Claims, Proof, missing_right
 from bridge.model.entity import Right
 from bridge.model.name import EntityPath
 
@@ -17,14 +19,19 @@ AUDIENCES_MAX = 1_000
 class Grants:
     """The claims of one connection, by audience of the token.
 
+    When rules change, the rights of each are reckoned anew before they are used again.
+
     Args:
-        now_s: the wall clock, seconds since 1970 UTC.
+        access: reckons rights, and has the wall clock.
     """
 
-    def __init__(self, now_s: Callable[[], float], resource_of: Callable[[str], str]) -> None:
-        self._now_s = now_s
+    def __init__(self, access: Access, resource_of: Callable[[str], str]) -> None:
+        self._access = access
         self._resource_of = resource_of
+        self._generation = access.generation
         self._claims: dict[tuple[str, ...], Claims] = {}
+        self._turns: dict[tuple[str, ...], int] = {}
+        self._last: Proof | None = None
 
     def __repr__(self) -> str:
         return f"<Grants {sorted('/'.join(audience) for audience in self._claims)}>"
@@ -37,26 +44,40 @@ class Grants:
             default=None,
         )
 
-    def put(self, audience: str, claims: Claims) -> bool:
+    def put(self, audience: str, claims: Claims, turn: int) -> bool:
         """Store the claims of a verified token in place of the audience's earlier claims.
+
+        Args:
+            turn: when the token came, among all of the connection: one that came later stays.
 
         Returns whether there was room for the claims.
         """
         key = path_segments(audience)
         if key not in self._claims and len(self._claims) >= AUDIENCES_MAX:
             return False
-        self._claims[key] = claims
+        if key not in self._claims or turn > self._turns[key]:
+            if claims.proof == self._last:  # one token for many entities is kept once
+                claims = replace(claims, proof=self._last)
+            self._last = claims.proof
+            self._claims[key] = claims
+            self._turns[key] = turn
         return True
 
     def drop_expired(self) -> None:
         """Forget the expired claims."""
-        now_s = self._now_s()
+        now_s = self._access.now_s()
         for audience, claims in list(self._claims.items()):
             if claims.expires_s is not None and claims.expires_s <= now_s:
-                del self._claims[audience]
+                del self._claims[audience], self._turns[audience]
 
     def _valid(self) -> list[Claims]:
-        now_s = self._now_s()
+        if self._generation != self._access.generation:
+            self._generation = self._access.generation
+            self._claims = {
+                audience: self._access.reckoned(claims, audience)
+                for audience, claims in self._claims.items()
+            }
+        now_s = self._access.now_s()
         return [
             claims
             for claims in self._claims.values()

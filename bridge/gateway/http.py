@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+from aiohttp import web
+
 from bridge.gateway.admission import Ended, Visit
 from bridge.gateway.connection import Connection
 from bridge.gateway.reader import Reader
@@ -28,6 +30,9 @@ head of a request and a description of an entity."""
 
 SLICE_BYTES = 4_096
 """Bytes that aiohttp gets before the clock is read again."""
+
+ENDED_S = 0.1
+"""How long a client that sends no more stays connected behind its last answer."""
 
 
 class _Below:
@@ -52,6 +57,9 @@ class HttpConnection(Reader):
 
     Args:
         handler: aiohttp's protocol of a connection.
+
+    Attributes:
+        has_ended: the client sends no more; it may still wait for answers, or have left.
     """
 
     def __init__(self, gateway: Gateway, visit: Visit, handler: asyncio.Protocol) -> None:
@@ -63,8 +71,11 @@ class HttpConnection(Reader):
         self._is_advancing = False
         self._is_held_above = False
         self._is_between = False
+        self._requests: list[web.Request] = []
+        self._answered_s: float | None = self._loop.time()
         self._leaving: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
+        self.has_ended = False
 
     def __repr__(self) -> str:
         return f"<HttpConnection above={self._above!r} input={len(self._input) - self._input_at}>"
@@ -78,13 +89,30 @@ class HttpConnection(Reader):
 
     @property
     def leaving(self) -> asyncio.Future[None]:
-        """Done when the client is gone, or when the bridge stops: then no request waits longer."""
+        """Done when no request waits longer: the client has ended or left, or the bridge stops."""
         return self._leaving
 
     @property
     def is_heard(self) -> bool:
         """Whether the client's end is noticed: not while its input waits behind a request."""
         return not self._is_held_above
+
+    def begin(self, request: web.Request) -> None:
+        """Note that a request is under way."""
+        self._requests.append(request)
+        if self.has_ended and not request.content.is_eof() and self._transport is not None:
+            self._transport.close()
+
+    def finish(self, request: web.Request) -> None:
+        """Note that a request is answered, or about to be."""
+        self._requests.remove(request)
+        self._answered_s = self._loop.time()
+        if self.has_ended and self._transport is not None:
+            self._timers.set("ended", ENDED_S, self._close_answered)
+
+    def _close_answered(self) -> None:
+        if not self._requests and self._transport is not None:
+            self._transport.close()
 
     def leave(self) -> None:
         """End the waits of requests."""
@@ -96,7 +124,7 @@ class HttpConnection(Reader):
 
         The AMQP connection has timers of its own; the client's authentication is unchanged.
         """
-        if self._below is None:
+        if self._below is None or self.has_ended:
             return
         self._timers.cancel_all()
         connection = Connection(self.gateway, self._visit)
@@ -163,6 +191,7 @@ class HttpConnection(Reader):
             at = self._input_at
             self._input_at = at + SLICE_BYTES
             piece = self._input[at : self._input_at]
+            self._answered_s = None
             self._bytes += len(piece)
             if self._is_unauthenticated_http and self._bytes > UNAUTHENTICATED_BYTES_MAX:
                 self._forget_input()
@@ -199,8 +228,25 @@ class HttpConnection(Reader):
         self._go_on()
 
     def eof_received(self) -> bool | None:
-        """Pass on the client's end of input."""
-        return self._above.eof_received()
+        """Answer the requests that have come whole, though the client sends no more.
+
+        Such a client may have left altogether: no request waits for a message any longer. TLS has
+        no end of one direction alone.
+        """
+        if self._above is not self._handler:
+            return self._above.eof_received()
+        self.has_ended = True
+        self.leave()
+        transport, answered_s = self._transport, self._answered_s
+        if transport is None or transport.get_extra_info("ssl_object") is not None:
+            return None
+        is_idle = answered_s is not None and self._loop.time() - answered_s > ENDED_S
+        if is_idle and not self._requests:
+            return None
+        if not all(request.content.is_eof() for request in self._requests):
+            return None
+        self._timers.set("ended", ENDED_S, self._close_answered)
+        return True
 
     def pause_writing(self) -> None:
         """Pass on that the client does not read."""

@@ -30,6 +30,7 @@ from bridge.machine.amqp10.events import (
 )
 from bridge.machine.amqp10.faults import DETACH_FORCED, INTERNAL_ERROR, LinkFault
 from bridge.machine.amqp10.link import Link
+from bridge.model.claims import missing_right
 from bridge.model.errors import ServiceBusError, Unauthorized
 
 if TYPE_CHECKING:
@@ -145,15 +146,24 @@ class Links:
                 self._end_soon(link, Unauthorized(text), "link.expired")
 
     def recheck(self) -> Iterator[None]:
-        """End the links that are not allowed any more, after a change of entities; one a step."""
+        """End the links that are not allowed any more, one a step.
+
+        Called after a change of entities, or of the rules that give rights.
+        """
         for link in list(self._alive):
             try:
-                error = link.refusal() if link.link.is_alive else None
+                error = self._refusal(link) if link.link.is_alive else None
                 if error is not None:
                     self._end_soon(link, error, "link.ended", reason=str(error))
             except Exception as fault:
                 self.fail(link.link, fault)
             yield
+
+    def _refusal(self, link: EntityLink) -> ServiceBusError | None:
+        """Return the error for going on with a link; `None` while it is allowed."""
+        if not self._connection.grants.allows(link.right, link.path):
+            return missing_right(link.right, self._connection.resource_of(str(link.path)))
+        return link.refusal()
 
     def end_unknown(self, link: SendingLink, error: ServiceBusError) -> None:
         """End a link on which a message was sent of which nobody knows whether it is stored.

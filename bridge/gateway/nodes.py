@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
 
 REQUEST_BYTES_MAX = 1_048_576
-"""Maximum size of a request; a `schedule-message` request holds whole messages."""
+"""Maximum size of a request, unless it schedules messages that may be larger."""
 
 REPLIES_WAITING_MAX = 2_000
 """Replies that wait for a client's credit; beyond that the oldest is dropped."""
@@ -175,6 +175,7 @@ class RequestLink:
         credit: requests under way on the link.
         handle: called with each request; ends with a call of `reply`.
         describe: see `Describe`; `None`: every request is carried out.
+        message_bytes_max: maximum size of a request.
     """
 
     _numbers = count()
@@ -187,6 +188,7 @@ class RequestLink:
         credit: int,
         handle: Handler,
         describe: Describe | None = None,
+        message_bytes_max: int = REQUEST_BYTES_MAX,
     ) -> None:
         self.link = link
         self.node = node
@@ -198,7 +200,7 @@ class RequestLink:
         self._carried_out = 0
         self._waiting: deque[Request] = deque()
         link.owner = self
-        link.accept(credit=credit, message_bytes_max=REQUEST_BYTES_MAX)
+        link.accept(credit=credit, message_bytes_max=message_bytes_max)
 
     def on_message(self, event: MessageArrived) -> None:
         """Accept a request as a message; its answer is another message."""

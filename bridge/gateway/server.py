@@ -8,11 +8,12 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 from aiohttp import web
 
+from bridge.access.access import Access
 from bridge.background.supervisor import Supervisor
 from bridge.engine.api import Namespace
 from bridge.gateway.admission import Admission, Ended
@@ -24,7 +25,6 @@ from bridge.gateway.listener import Listener
 from bridge.gateway.settings import Settings
 from bridge.gateway.site import Site
 from bridge.gateway.turns import Turns
-from bridge.model.access_rules import RuleSet
 
 _log = logging.getLogger("busbridge.gateway")
 
@@ -40,9 +40,8 @@ class Gateway:
 
     Args:
         namespace: the engine's verbs.
-        rules: the shared access rules; may be replaced at any time.
+        access: verifies tokens and keys.
         app: answers HTTP requests other than the WebSocket's (see `Site`).
-        now_s: the wall clock, seconds since 1970 UTC.
         supervisor: keeps the listeners accepting.
 
     Attributes:
@@ -60,17 +59,15 @@ class Gateway:
     def __init__(
         self,
         namespace: Namespace,
-        rules: RuleSet,
+        access: Access,
         settings: Settings | None = None,
         *,
         app: web.Application | None = None,
-        now_s: Callable[[], float] = time.time,
         supervisor: Supervisor | None = None,
     ) -> None:
         self.namespace = namespace
-        self.rules = rules
+        self.access = access
         self.settings = settings if settings is not None else Settings()
-        self.now_s = now_s
         self._supervisor = supervisor or Supervisor()
         self.connections: set[Connection] = set()
         self.others: set[asyncio.Transport] = set()
@@ -87,6 +84,7 @@ class Gateway:
         self._checks: Iterator[None] | None = None
         self._changed = asyncio.Event()
         self._listeners: list[Listener] = []
+        access.on_changed.append(self.recheck)
 
     def __repr__(self) -> str:
         return f"<Gateway listeners={len(self._listeners)} connections={len(self.connections)}>"
@@ -106,7 +104,7 @@ class Gateway:
         connection.log.info("connection.ended", reason=reason.value)
 
     def recheck(self) -> None:
-        """End the links that are not allowed any more, after a change of entities."""
+        """End the links that are not allowed any more, after a change of entities or of rules."""
         self._unchecked |= dict.fromkeys(self.connections)
         if self._checks is None:
             self._checks = self._recheck_each()

@@ -13,6 +13,7 @@ from bridge.model.errors import (
     SessionLockLost,
 )
 from bridge.model.name import EntityPath, SubQueue
+from bridge.topology.shards import session_key
 from bridge.wire.amqp10.types import Array, Int, Timestamp
 
 if TYPE_CHECKING:
@@ -72,20 +73,22 @@ def of_holder(connection: Connection, path: EntityPath, body: Body, link_name: A
     Raises:
         SessionLockLost: the connection does not hold the session, or not any more.
     """
-    if not requires_session(connection.gateway.namespace, path):
+    namespace = connection.gateway.namespace
+    if not requires_session(namespace, path):
         return body
     session_id = session_id_of(body)
     if session_id is None:
         session_id = next(
             (
-                name
-                for (key, name), held in connection.sessions.items()
+                held.session_id
+                for (key, _), held in connection.sessions.items()
                 if key == path.key and held.link.name == link_name
             ),
             None,
         )
         return body if session_id is None else {**body, SESSION_ID: session_id}
-    if (path.key, session_id) not in connection.sessions:
+    key = session_key(namespace.receive_entity(path), session_id)
+    if (path.key, key) not in connection.sessions:
         raise SessionLockLost(engine_texts.SESSION_LOCK_LOST)
     return body
 

@@ -19,6 +19,7 @@ from bridge.machine.amqp10.link import OutgoingLink
 from bridge.model.entity import Right
 from bridge.model.errors import ArgumentError, ServiceBusError
 from bridge.model.name import EntityPath
+from bridge.topology.shards import SessionKey
 from bridge.wire.amqp10.performatives import Source
 from bridge.wire.amqp10.types import Described, Long, Symbol
 
@@ -102,7 +103,8 @@ class SessionLink:
     Attributes:
         path: the entity of the session.
         right: the right that the client's token must give for as long as the link lives.
-        session_id: the held session; `None` while waiting.
+        session_id: the held session, as the client has asked for it, or was told of the next one;
+            `None` while waiting.
     """
 
     right = Right.LISTEN
@@ -115,6 +117,7 @@ class SessionLink:
         self.path = path
         self.connection = connection
         self.session_id: str | None = None
+        self._key: tuple[str, SessionKey] | None = None
         self._receiving = ReceivingLink(connection, link, path)
         link.owner = self
         self._waiting: asyncio.Task[None] | None = connection.links.spawn(
@@ -144,7 +147,8 @@ class SessionLink:
             await receiver.close()
             return
         self.session_id = receiver.session_id
-        self.connection.sessions[self.path.key, receiver.session_id] = self
+        self._key = self.path.key, receiver.session_key
+        self.connection.sessions[self._key] = self
         self._receiving.begin(
             receiver,
             filters=filter_of(self.link.peer.source, receiver.session_id),
@@ -180,6 +184,6 @@ class SessionLink:
             self._waiting.cancel()
             self._waiting = None  # the task keeps this link, with the error that ends it
         held = self.connection.sessions
-        if held.get((self.path.key, self.session_id or "")) is self:
-            del held[self.path.key, self.session_id or ""]
+        if self._key is not None and held.get(self._key) is self:
+            del held[self._key]
         self._receiving.on_detached()

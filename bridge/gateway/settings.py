@@ -17,7 +17,6 @@ class Settings:
     Attributes:
         container_id: the gateway's name in `open`.
         namespace_name: the namespace as Azure's error texts name it.
-        message_bytes_max: maximum message size of an entity without a maximum of its own.
         connections_max: maximum of connections, of all clients together (Azure: 5,000 a namespace).
         unauthenticated_max: maximum of unauthenticated connections of one address.
         authorization_s: time after which a connection without a valid token is dropped ("within
@@ -47,7 +46,6 @@ class Settings:
 
     container_id: str = "busbridge"
     namespace_name: str = "sbemulatorns"
-    message_bytes_max: int = 262_144
     connections_max: int = 5_000
     unauthenticated_max: int = 100
     authorization_s: float = 20.0

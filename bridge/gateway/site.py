@@ -67,6 +67,12 @@ def is_heard(request: web.Request) -> bool:
     return connection is not None and connection.is_heard
 
 
+def has_ended(request: web.Request) -> bool:
+    """Return whether a request's client sends no more; see `HttpConnection.has_ended`."""
+    connection = _connection_of(request)
+    return connection is not None and connection.has_ended
+
+
 class Site:
     """The HTTP side of a gateway.
 
@@ -125,6 +131,21 @@ class Site:
 
     @web.middleware
     async def _admit(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Note a request of a connection while it is under way."""
+        connection = _connection_of(request)
+        if connection is None:
+            raise web.HTTPServiceUnavailable(text="The connection is closed.")
+        connection.begin(request)
+        try:
+            return await self._carry_out(request, handler)
+        finally:
+            connection.finish(request)
+
+    async def _carry_out(
         self,
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],

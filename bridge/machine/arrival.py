@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bridge.model.name import SHORT_ID_BYTES
+from bridge.model.session_id import fold
 from bridge.wire import envelope, headers
 from bridge.wire.basic import Properties, python_value
 from bridge.wire.canonical import is_canonical
 from bridge.wire.digest import of_text
 from bridge.wire.envelope import Item, MalformedEnvelope, Operation
 from bridge.wire.native import clean
+from bridge.wire.sessions import session_id_of
 
 OWNERSHIP_TOKEN_KIND = "baton"
 """Value of `x-busbridge-kind` on a message that a sequencer sent to the owner of the inbox."""
@@ -126,6 +128,7 @@ def read(
     body: bytes,
     *,
     detects_duplicates: bool = False,
+    folds_keys: bool = False,
     comes_again: bool = False,
 ) -> Command:
     """Return the command of an arrival; an unreadable arrival is `Refused`.
@@ -134,10 +137,18 @@ def read(
         properties: the encoded properties, as RabbitMQ delivered them.
         body: the body, as RabbitMQ delivered it.
         detects_duplicates: the entity detects duplicates, so a message id chooses the partition.
+        folds_keys: the entity is partitioned and folds session ids: those that choose the partition
+            are folded here, whoever has sent the message.
         comes_again: RabbitMQ has delivered the arrival before.
     """
     try:
-        return _read(properties, body, detects_duplicates, comes_again)
+        command = _read(properties, body, detects_duplicates, comes_again)
+        if folds_keys and isinstance(command, Send):
+            for item in command.items:
+                _fold_key(item)
+        elif folds_keys and isinstance(command, ExpiredUnnumbered | Refused):
+            _fold_key(command.item)
+        return command
     except Exception as error:
         # Otherwise the arrival would come again and again, and stop its entity.
         return unreadable(body, error)
@@ -251,6 +262,20 @@ def _native(basic: Properties, body: bytes, detects_duplicates: bool) -> Item:
         target if isinstance(target, bytes) else None,
         None if native.message_id is None or not detects_duplicates else of_text(native.message_id),
     )
+
+
+def _fold_key(item: Item) -> None:
+    """Fold the key of a message that has a session id: the id is its key."""
+    key = item.key
+    if key is None or (key.isascii() and key == key.upper()):
+        return  # the common case needs no look at the message's headers
+    try:
+        session_id = session_id_of(item.properties)
+    except ValueError:  # what cannot be read names no session, and concerns its message alone
+        return
+    if session_id:
+        folded = fold(session_id).encode("utf-8", "surrogateescape")
+        item.key = folded[: envelope.KEY_BYTES_MAX]
 
 
 def _reply_to(basic: Properties) -> ReplyTo | None:

@@ -80,7 +80,7 @@ class Fanout:
         self._journal = names.journal(topic.path)
         self._moved = names.moved(topic.path)
         self._subscriptions: dict[bytes, Subscription] = {}
-        self._shards: dict[bytes, int] = {}
+        self._sharded: dict[bytes, Subscription] = {}
         self._rules: RuleSet[bytes] = RuleSet.of({}, new_id=new_id)
         self.numbers = numbers
         self._left_out = left_out
@@ -93,8 +93,7 @@ class Fanout:
         if rules != {short: each.rules for short, each in self._subscriptions.items()}:
             self._rules = RuleSet.of(rules, new_id=self._new_id)
         self._subscriptions = there
-        counts = {short: count_of(each) for short, each in there.items()}
-        self._shards = {short: count for short, count in counts.items() if count > 1}
+        self._sharded = {short: each for short, each in there.items() if count_of(each) > 1}
         self._ttl_cap_ms = topic.default_message_time_to_live_ms
         absent = [short for short in self.numbers if short not in there]
         for short in absent[:-FORGOTTEN_KEPT]:
@@ -187,11 +186,12 @@ class Fanout:
 
     def _keys(self, reached: Sequence[bytes], properties: bytes) -> list[str]:
         """Return the keys of subscriptions' queues: of each subscription the session's shard."""
-        if not self._shards:
+        sharded = self._sharded
+        if not sharded:
             return [names.copy_key(short) for short in reached]
         session_id = session_id_of(properties)
         return [
-            names.copy_key(short, shard_of(session_id, self._shards.get(short, 1)))
+            names.copy_key(short, shard_of(sharded[short], session_id) if short in sharded else 0)
             for short in reached
         ]
 

@@ -72,7 +72,7 @@ def is_temporary(entity: Entity) -> bool:
 
 def temporaries(front: SendEntity) -> list[Entity]:
     """Return the temporary entities among a queue, or among a topic and its subscriptions."""
-    return [each for each in _all(front) if is_temporary(each)]
+    return [each for each in with_below(front) if is_temporary(each)]
 
 
 def watched(front: SendEntity) -> list[ReceiveEntity]:
@@ -89,7 +89,7 @@ def changed(before: SendEntity, after: SendEntity) -> list[Entity]:
 
     A new or deleted subscription is an operation on its topic.
     """
-    old, new = ({key_of(each): each for each in _all(front)} for front in (before, after))
+    old, new = ({key_of(each): each for each in with_below(front)} for front in (before, after))
     found = [each for key, each in new.items() if _is_updated(old.get(key), each)]
     is_taken = any(
         key not in new and each.status is not EntityStatus.DELETING for key, each in old.items()
@@ -109,7 +109,8 @@ def _bare(entity: Entity) -> Entity:
     return replace(entity, subscriptions=()) if isinstance(entity, Topic) else entity
 
 
-def _all(front: SendEntity) -> list[Entity]:
+def with_below(front: SendEntity) -> list[Entity]:
+    """Return a queue, or a topic and its subscriptions."""
     return [front, *front.subscriptions] if isinstance(front, Topic) else [front]
 
 
@@ -117,9 +118,15 @@ _ROW = struct.Struct(f">{SHORT_ID_BYTES}s{SHORT_ID_BYTES}sq")
 _NOBODY, _NATIVE = bytes(SHORT_ID_BYTES), b"\xff" * SHORT_ID_BYTES
 """In place of a bridge: no bridge reported the row; or RabbitMQ reported a consumer."""
 
+_ACCESSED = b"\xfe" * SHORT_ID_BYTES
+"""In place of a bridge: when clients used the entity last, temporary or not."""
+
 
 class Uses:
     """The last known uses of one queue, or of one topic and its subscriptions.
+
+    When clients used an entity last (`accessed_ms`) is kept of each entity, the rest of temporary
+    ones.
 
     Attributes:
         looked_ms: the time of the last look (UTC ms).
@@ -145,9 +152,20 @@ class Uses:
 
     def tell(self, front: SendEntity, bridge: bytes, key: bytes, age_ms: int, now_ms: int) -> None:
         """Take a bridge's unasked report: its clients used an entity `age_ms` ago."""
-        for each in _with_front(front, key):
-            self._raise(each, now_ms - max(age_ms, 0))
+        used_ms = now_ms - max(age_ms, 0)
+        known = _with_front(front, key)
+        if known:
+            self._told[key, _ACCESSED] = max(used_ms, self.accessed_ms(key))
+        if not temporaries(front):
+            self._forget_others([key_of(each) for each in with_below(front)])
+            return
+        for each in known:
+            self._raise(each, used_ms)
             self._told[each, bridge] = now_ms
+
+    def accessed_ms(self, key: bytes) -> int:
+        """Return when clients used an entity last, as far as bridges have reported; 0: never."""
+        return self._told.get((key, _ACCESSED), 0)
 
     def answer(self, front: SendEntity, key: bytes, age_ms: int, now_ms: int) -> None:
         """Take a bridge's answer about the last use of an entity."""
@@ -170,7 +188,7 @@ class Uses:
             consumed: the `watched` entities that have consumers, by key.
             has_scheduled: messages wait for their time.
         """
-        everything = [key_of(each) for each in _all(front)]
+        everything = [key_of(each) for each in with_below(front)]
         is_gap = now_ms - self.looked_ms > DOUBT_MS
         for key in everything:
             if self.is_doubtful or is_gap or key not in self._used:
@@ -211,8 +229,8 @@ class Uses:
         return min([self.looked_ms + LOOK_MS, *ends])
 
     def encode(self) -> bytes:
-        """Return the rows for a successor; none where nothing is temporary."""
-        if not self.looked_ms and not self._used:
+        """Return the rows for a successor."""
+        if not self.looked_ms and not self._used and not self._told:
             return b""
         rows = [(_NOBODY, _NOBODY, self.looked_ms)]
         rows += [(key, _NOBODY, at_ms) for key, at_ms in self._used.items()]
@@ -243,14 +261,14 @@ class Uses:
         """Note uses that last: scheduled messages and forwarding."""
         if has_scheduled:
             self._raise(key_of(front), now_ms)
-        for each in _all(front):
+        for each in with_below(front):
             if forwards(each):
                 self.note(front, each, Use.FORWARD, now_ms)
 
     def _mind_told(self, bridges: Collection[bytes], now_ms: int) -> None:
         """End the minute behind each bridge's last report: by time, or when the bridge is gone."""
         for (key, bridge), at_ms in list(self._told.items()):
-            if bridge == _NATIVE:
+            if bridge in (_NATIVE, _ACCESSED):
                 continue
             if bridge not in bridges:
                 self._raise(key, min(now_ms, at_ms + REPORT_MS))

@@ -209,7 +209,7 @@ class Publications:
         entity = self._entity
         if self._shards == 1 or not isinstance(entity, Queue):
             return ""
-        return queue_key(entity, shard_of(session_id_of(properties), self._shards))
+        return queue_key(entity, shard_of(entity, session_id_of(properties)))
 
     def _ttl_ms(self, own_ms: int | None) -> int | None:
         """Return the effective TTL, `None` for ever; RabbitMQ takes no negative TTL."""

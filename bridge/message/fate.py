@@ -1,11 +1,11 @@
-"""The fate of a message: available to a receiver, expired, or delivered too often."""
+"""The rules of fate (`machine.fate`), for the queues of an entity and their messages."""
 
 from __future__ import annotations
 
-from enum import Enum, auto
 from typing import Protocol
 
-from bridge.message.message import Message
+from bridge.machine.fate import UNLIMITED, Fate, Rules
+from bridge.message.message import DELIVERY_COUNT_EXCEEDED, EXPIRED, Message
 from bridge.model import entity as model
 from bridge.model.forwarding import target_of
 
@@ -26,38 +26,44 @@ class Place(Protocol):
         """Whether the queue is a dead-letter queue."""
 
 
-class Fate(Enum):
-    """The fate of a message."""
-
-    AVAILABLE = auto()
-    """A receiver may receive the message."""
-    EXPIRED = auto()
-    """The message has expired."""
-    DELIVERY_COUNT_EXCEEDED = auto()
-    """The message has failed too many deliveries."""
+def rules_of(queue: model.ReceiveEntity, *, is_dead_letter: bool = False) -> Rules:
+    """Return the rules of an entity's messages, or of its dead letters, which never end."""
+    if is_dead_letter:
+        return Rules(UNLIMITED)
+    return Rules(queue.max_delivery_count, is_forwarded=bool(target_of(queue)))
 
 
-def fate_of(message: Message, place: Place, now_ms: int) -> Fate:
+def fate_of(message: Message, rules: Rules, now_ms: int) -> Fate:
     """Return the fate of a numbered message that waits for a receiver.
 
     A message of TTL 0 is available, when RabbitMQ has found a waiting consumer for it.
     """
-    expires_ms = message.expires_ms
-    if message.time_to_live_ms and expires_ms is not None and expires_ms <= now_ms:
-        return Fate.EXPIRED
-    if message.failures < place.queue.max_delivery_count or place.is_dead_letter:
-        return Fate.AVAILABLE
-    # Being forwarded is no delivery.
-    return Fate.AVAILABLE if target_of(place.queue) else Fate.DELIVERY_COUNT_EXCEEDED
+    expires_ms = message.expires_ms if message.time_to_live_ms else None
+    return rules.of_waiting(expires_ms, message.failures, now_ms)
 
 
 def fate_of_failed(message: Message, place: Place, now_ms: int) -> Fate:
     """Return the fate of a message whose delivery has failed just now."""
-    if message.expires_ms is not None and message.expires_ms <= now_ms:
-        return Fate.EXPIRED
-    if message.failures + 1 >= place.queue.max_delivery_count and not place.is_dead_letter:
-        return Fate.DELIVERY_COUNT_EXCEEDED
-    return Fate.AVAILABLE
+    rules = rules_of(place.queue, is_dead_letter=place.is_dead_letter)
+    return rules.of_failed(message.expires_ms, message.failures, now_ms)
+
+
+def death_of(fate: Fate, queue: model.ReceiveEntity) -> tuple[str, str] | None:
+    """Return reason and description of the dead letter that an ended message becomes.
+
+    `None`: it expired, and its entity does not keep expired messages.
+    """
+    assert fate is not Fate.AVAILABLE, "it has not ended"
+    if fate is Fate.DELIVERY_COUNT_EXCEEDED:
+        return DELIVERY_COUNT_EXCEEDED
+    return EXPIRED if queue.dead_lettering_on_message_expiration else None
+
+
+def failures_of(message: Message, place: Place) -> int:
+    """Return a message's failed deliveries; those of a dead letter ended when it became one."""
+    if place.is_dead_letter:
+        return message.died_after(place.queue.max_delivery_count)
+    return message.failures
 
 
 def is_stray(message: Message, place: Place, active_exchange: str) -> bool:

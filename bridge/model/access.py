@@ -15,13 +15,24 @@ import hashlib
 import hmac
 import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from bridge.model.access_rules import RuleSet, Segments, path_segments, reaches, rule_keys
-from bridge.model.entity import AuthorizationRule, Right
-from bridge.model.errors import ServiceBusError, Unauthorized
-from bridge.model.name import EntityPath
+from bridge.model.claims import (
+    Claims,
+    Grant,
+    RefusedBearer,
+    audience_path,
+    expired,
+    uri_path,
+    wrong_audience,
+)
+from bridge.model.entity import AuthorizationRule
+from bridge.model.errors import Unauthorized
+
+if TYPE_CHECKING:
+    from bridge.model.access_policy import Policy
 
 HTTP_GRACE_S = 60
 """How long past its expiry a token is accepted over HTTP: Python's administration client renews
@@ -32,27 +43,17 @@ _LENGTH_MAX = 8_192
 """Characters of a token: far above the need of a resource of 260 characters."""
 
 _SCHEME = "SharedAccessSignature"
-_URI = re.compile(
-    r"(?:[a-z][a-z0-9+.\-]*://[^/?#]+|localhost|[^/?#]+[.:][^/?#]*)(?P<path>(?:/[^?#]*)?)(?:[?#].*)?",
-    re.IGNORECASE | re.DOTALL,
-)
-"""Scheme, host and path; without a scheme the first part is the host when it looks like one, as in
-the documentation's `sr=<namespace>.servicebus.windows.net`."""
-
 _EXPIRY = re.compile(r"[0-9]{1,15}")
 
 
-class InvalidSignature(Unauthorized):
+class InvalidSignature(RefusedBearer):
     """A key that is not one of the rule's, or a rule that does not exist.
 
-    Attributes:
-        cause: which of them it is, for the bridge's own log: who asks is not told what rules there
-            are.
+    The log is told which of them it is: who asks is not told what rules there are.
     """
 
     def __init__(self, text: str, cause: str) -> None:
-        super().__init__(f"InvalidSignature: {text}")
-        self.cause = cause
+        super().__init__(f"InvalidSignature: {text}", cause)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,63 +104,55 @@ def parse(token: str) -> Token:
             raise _malformed(f"'{name}' is missing")
     if not _EXPIRY.fullmatch(fields["se"]):
         raise _malformed("'se' is not a number of seconds")
-    uri = _URI.fullmatch(_decoded(fields["sr"]).strip())
-    if uri is None:
+    path = uri_path(_decoded(fields["sr"]))
+    if path is None:
         raise _malformed("'sr' is not a URI with a host")
     return Token(
         resource=fields["sr"],
         signature=_decoded(fields["sig"]),
         expiry=fields["se"],
         rule_name=_decoded(fields["skn"]),
-        scope=path_segments(uri["path"]),
+        scope=path_segments(path),
     )
 
 
+class _SharedKeyProof:
+    """What somebody who knows a rule's key has proved."""
+
+    def check(self, claims: Claims, audience: str) -> None:
+        """See `Proof.check`."""
+        if not claims.covers(audience_path(audience)):
+            raise wrong_audience()
+
+
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """Rights over the part of the namespace that both the rule and the token's resource cover."""
+class SignatureProof(_SharedKeyProof):
+    """A token that one of the rules had signed when it was verified."""
 
-    rule_scope: Segments
-    token_scope: Segments
-    rights: frozenset[Right]
+    token: Token
+    expires_s: float | None
 
-    def covers(self, path: Segments) -> bool:
-        """Whether the path lies at or below both scopes."""
-        return path[: len(self.token_scope)] == self.token_scope and reaches(self.rule_scope, path)
+    def grants(self, policy: Policy, scope: Segments) -> tuple[Grant, ...]:
+        """Return the rights of the rules that the token is signed by; none of other rules."""
+        return _signed_grants(self.token, policy.rules)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
-    """The rights of the bearer of a verified token, or of a verified name and key.
-
-    Attributes:
-        rule_name: the rule that gives the rights.
-        expires_s: when they end (seconds since 1970 UTC); `None`: with the connection.
-    """
+@dataclass(frozen=True, slots=True)
+class KeyProof(_SharedKeyProof):
+    """The name of a rule, and a key that was one of the rule's when it was verified."""
 
     rule_name: str
-    grants: tuple[Grant, ...]
+    key: bytes = field(repr=False)
     expires_s: float | None = None
 
-    def allows(self, right: Right, path: EntityPath | str) -> bool:
-        """Whether an operation that needs `right` is allowed at the path."""
-        segments = path_segments(path)
-        return any(right in grant.rights and grant.covers(segments) for grant in self.grants)
+    def grants(self, policy: Policy, scope: Segments) -> tuple[Grant, ...]:
+        """Return the rights of the rules that have this name and key."""
+        return _key_grants(self.rule_name, self.key, policy.rules)
 
-    def covers(self, path: EntityPath | str) -> bool:
-        """Whether any right is given at the path (the audience of a put-token)."""
-        segments = path_segments(path)
-        return any(grant.covers(segments) for grant in self.grants)
 
-    def check_audience(self, audience: str) -> None:
-        """Refuse a token that is put for another resource than its own.
-
-        Raises:
-            Unauthorized: the token gives no right at `audience` (a URI, or a path).
-        """
-        uri = _URI.fullmatch(audience.strip())
-        if not self.covers(uri["path"] if uri else audience):
-            raise wrong_audience()
+def is_signature(text: str) -> bool:
+    """Whether a token has the beginning of a shared access signature."""
+    return text.lstrip().startswith(_SCHEME)
 
 
 def verify_token(token: str, rules: RuleSet, now_s: float, *, grace_s: float = 0) -> Claims:
@@ -173,24 +166,16 @@ def verify_token(token: str, rules: RuleSet, now_s: float, *, grace_s: float = 0
             of this name at its resource or at a parent, or it has expired.
     """
     parsed = parse(token)
-    signed = f"{parsed.resource}\n{parsed.expiry}".encode()
-    given = parsed.signature.encode()
-    named = list(rules.named(parsed.rule_name))
-    reaching = [(scope, rule) for scope, rule in named if reaches(scope, parsed.scope)]
-    grants = [
-        Grant(scope, parsed.scope, rule.rights)
-        for scope, rule in reaching
-        if _is_signed_by(rule, signed, given)
-    ]
+    grants = _signed_grants(parsed, rules)
     if not grants:
-        cause = _cause(parsed.rule_name, bool(named), bool(reaching))
+        named = [scope for scope, _ in rules.named(parsed.rule_name)]
+        is_in_reach = any(reaches(scope, parsed.scope) for scope in named)
+        cause = _cause(parsed.rule_name, bool(named), is_in_reach)
         raise InvalidSignature("The token has an invalid signature.", cause)
     if now_s >= parsed.expires_s + grace_s:
-        raise Unauthorized(
-            f"ExpiredToken: The token is expired. Expiration time: '{_utc_text(parsed.expires_s)}'"
-        )
+        raise expired(parsed.expires_s)
     expires_s = parsed.expires_s + grace_s
-    return Claims(rule_name=parsed.rule_name, grants=tuple(grants), expires_s=expires_s)
+    return Claims(grants=grants, expires_s=expires_s, proof=SignatureProof(parsed, expires_s))
 
 
 def verify_key(rule_name: str, key: str, rules: RuleSet) -> Claims:
@@ -200,22 +185,12 @@ def verify_key(rule_name: str, key: str, rules: RuleSet) -> Claims:
         Unauthorized: no rule of this name has this key.
     """
     given = key.encode(errors="replace")
-    named = list(rules.named(rule_name))
-    grants = [
-        Grant(scope, (), rule.rights)
-        for scope, rule in named
-        if any(hmac.compare_digest(known, given) for known in rule_keys(rule))
-    ]
+    grants = _key_grants(rule_name, given, rules)
     if not grants:
-        cause = _cause(rule_name, bool(named), bool(named))
+        is_there = any(True for _ in rules.named(rule_name))
+        cause = _cause(rule_name, is_there, is_there)
         raise InvalidSignature("The rule name or its key is not valid.", cause)
-    return Claims(rule_name=rule_name, grants=tuple(grants))
-
-
-def cause_of(error: ServiceBusError) -> str:
-    """Return what the bridge's log says of a refused token or key; it holds no key."""
-    text = str(error)
-    return f"{text} ({error.cause})" if isinstance(error, InvalidSignature) else text
+    return Claims(grants=grants, proof=KeyProof(rule_name, given))
 
 
 def sign(resource: str, key: str, expires_s: int) -> str:
@@ -223,18 +198,23 @@ def sign(resource: str, key: str, expires_s: int) -> str:
     return _signature(f"{resource}\n{expires_s}".encode(), key.encode()).decode()
 
 
-def missing_right(right: Right, resource: str) -> Unauthorized:
-    """Return the error for an operation without the right; `resource` is `sb://host/q`."""
-    return Unauthorized(
-        f"Unauthorized access. '{right.value}' claim(s) are required to perform this operation. "
-        f"Resource: '{resource}'."
+def _signed_grants(token: Token, rules: RuleSet) -> tuple[Grant, ...]:
+    """Return the rights of the rules that have signed a token and reach its resource."""
+    signed = f"{token.resource}\n{token.expiry}".encode()
+    given = token.signature.encode()
+    return tuple(
+        Grant(scope, token.scope, rule.rights)
+        for scope, rule in rules.named(token.rule_name)
+        if reaches(scope, token.scope) and _is_signed_by(rule, signed, given)
     )
 
 
-def wrong_audience() -> Unauthorized:
-    """Return the error for a token that is put or used for another resource."""
-    return Unauthorized(
-        "InvalidAudience: The authorization header contains a token with a wrong audience."
+def _key_grants(rule_name: str, key: bytes, rules: RuleSet) -> tuple[Grant, ...]:
+    """Return the rights of the rules with a name and a key."""
+    return tuple(
+        Grant(scope, (), rule.rights)
+        for scope, rule in rules.named(rule_name)
+        if any(hmac.compare_digest(known, key) for known in rule_keys(rule))
     )
 
 
@@ -264,10 +244,3 @@ def _decoded(text: str) -> str:
 
 def _malformed(why: str) -> Unauthorized:
     return Unauthorized(f"MalformedToken: The token is not a shared access signature: {why}.")
-
-
-def _utc_text(seconds: int) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):
-        return f"{seconds} s"

@@ -1,6 +1,6 @@
-"""Shared access rules: the rules of a namespace, and the rules file that an operator writes.
+"""Shared access rules: the rules of a namespace, and those that an operator writes.
 
-The file (`--auth`) is JSON, with the names that Azure's own export of a rule has:
+The rules file (`--auth`) has them with the names of Azure's own export of a rule:
 
     {"rules": [{"name": "orders-reader", "primaryKey": "...", "secondaryKey": "...",
                 "rights": ["Listen"], "scope": "orders"}]}
@@ -11,7 +11,6 @@ The file (`--auth`) is JSON, with the names that Azure's own export of a rule ha
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -75,6 +74,11 @@ class RuleSet:
                 if rule.name == rule_name:
                     yield scope, rule
 
+    @property
+    def count(self) -> int:
+        """How many rules there are."""
+        return len(self.namespace) + sum(len(rules) for rules in self.entities.values())
+
     def has_key(self, key: str) -> bool:
         """Whether any rule has this key."""
         every = [self.namespace, *self.entities.values()]
@@ -88,7 +92,9 @@ def reaches(scope: Segments, path: Segments) -> bool:
     if path[: len(scope)] != scope:
         return False
     below = path[len(scope) :]
-    return not scope or not below or below[0] == "subscriptions" or below[0].startswith("$")
+    if not scope or not below or below[0] == "subscriptions" or below[0].startswith("$"):
+        return True
+    return below[0] == "rules" and scope[-2:-1] == ("subscriptions",)
 
 
 def rule_keys(rule: AuthorizationRule) -> tuple[bytes, ...]:
@@ -96,21 +102,12 @@ def rule_keys(rule: AuthorizationRule) -> tuple[bytes, ...]:
     return tuple(key.encode() for key in (rule.primary_key, rule.secondary_key) if key)
 
 
-def read_rules(text: str) -> RuleSet:
-    """Return the rules in the text of a rules file.
+def rules_of(listed: list[object]) -> RuleSet:
+    """Return the rules in the `rules` of a rules file.
 
     Raises:
-        ArgumentError: the text is no rules file; names the rule and the field, never a key.
+        ArgumentError: names the rule and the field, never a key.
     """
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ArgumentError(f"The rules file is not JSON: {error}.") from None
-    listed = document.get("rules") if isinstance(document, dict) else None
-    if not isinstance(listed, list) or set(document) != {"rules"}:
-        raise ArgumentError('The rules file must be {"rules": [...]}.')
-    if not listed:
-        raise ArgumentError("The rules file has no rule: nobody could connect.")
     scopes: dict[Segments, tuple[str, list[AuthorizationRule]]] = {}
     for position, entry in enumerate(listed, 1):
         try:
@@ -141,14 +138,7 @@ def _read_rule(entry: object) -> tuple[str, AuthorizationRule]:
     for optional in ("secondaryKey", "scope"):
         if not _is_text(entry.get(optional, "")):
             raise ArgumentError(f"{optional!r} must be a text")
-    rights = entry.get("rights")
-    names = {right.value: right for right in Right}
-    if (
-        not isinstance(rights, list)
-        or not rights
-        or not all(isinstance(right, str) and right in names for right in rights)
-    ):
-        raise ArgumentError(f"'rights' must be a list of some of {sorted(names)}")
+    rights = rights_of(entry.get("rights"))
     scope = entry.get("scope", "").strip("/")
     if scope:
         check_entity_name(scope)
@@ -156,9 +146,25 @@ def _read_rule(entry: object) -> tuple[str, AuthorizationRule]:
         name=entry["name"],
         primary_key=entry["primaryKey"],
         secondary_key=entry.get("secondaryKey", ""),
-        rights=frozenset(names[right] for right in rights),
+        rights=rights,
     )
     return scope, rule
+
+
+def rights_of(listed: object) -> frozenset[Right]:
+    """Return the rights in a list of their names.
+
+    Raises:
+        ArgumentError: it is no such list, or an empty one.
+    """
+    names = {right.value: right for right in Right}
+    if (
+        not isinstance(listed, list)
+        or not listed
+        or not all(isinstance(right, str) and right in names for right in listed)
+    ):
+        raise ArgumentError(f"'rights' must be a list of some of {sorted(names)}")
+    return frozenset(names[right] for right in listed)
 
 
 def _is_text(value: object) -> bool:

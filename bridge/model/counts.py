@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +15,8 @@ class Counts:
         transfer: on their way to the entity that they are forwarded to.
         transfer_dead_letter: 0: a message that cannot be forwarded is a dead letter.
         size_bytes: of all messages, as RabbitMQ knows it; seconds old. `None`: it is not known yet.
+        accessed_ms: when a client used the entity last (UTC ms); 0: never. `None`: it is not known
+            now. Counts that differ in it alone are equal.
         is_old: they are no longer true, perhaps: there is no answer now.
     """
 
@@ -25,6 +27,7 @@ class Counts:
     transfer: int = 0
     transfer_dead_letter: int = 0
     size_bytes: int | None = 0
+    accessed_ms: int | None = field(default=0, compare=False)
     is_old: bool = False
 
     @property

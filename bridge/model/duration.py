@@ -6,6 +6,7 @@ Also the longest duration, and the times that clients can read.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 MAX_MS = 922_337_203_685_477
 """.NET's TimeSpan.MaxValue (2^63 - 1 ticks of 100 ns), cut to milliseconds; means 'for ever'."""
@@ -35,6 +36,12 @@ _ISO = re.compile(
 def readable_time_ms(utc_ms: int) -> int:
     """Return the nearest time that clients can read."""
     return max(TIME_MIN_MS, min(utc_ms, TIME_MAX_MS))
+
+
+def time_text(utc_ms: int) -> str:
+    """Return a time (UTC ms) as definitions and descriptions have it: 2026-11-02T09:14:03.120Z."""
+    instant = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=readable_time_ms(utc_ms))
+    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_duration_ms(text: str) -> int:

@@ -8,7 +8,7 @@ built. Ranges and defaults: Service Bus documentation and SDK constants.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
@@ -163,6 +163,9 @@ class Queue:
             not being deleted.
         session_shards: the number of queues that share its sessions (`topology.shards`); it never
             changes.
+        folds_session_ids: whether session ids are folded (`session_id.fold`) before their digests
+            choose shards and partitions, and tell duplicates apart; it never changes. Entities that
+            were made before ids were folded do not.
     """
 
     name: str
@@ -183,6 +186,7 @@ class Queue:
     forward_dead_letters_scheme: str = ""
     user_metadata: str = ""
     incarnation: str = ""
+    folds_session_ids: bool = False
     created_at: str = ""
     updated_at: str = ""
     status_before: str = ""
@@ -231,6 +235,7 @@ class Subscription:
     forward_dead_letters_scheme: str = ""
     user_metadata: str = ""
     incarnation: str = ""
+    folds_session_ids: bool = False
     created_at: str = ""
     updated_at: str = ""
     status_before: str = ""
@@ -276,6 +281,7 @@ class Topic:
     support_ordering: bool = True
     user_metadata: str = ""
     incarnation: str = ""
+    folds_session_ids: bool = False
     created_at: str = ""
     updated_at: str = ""
     status_before: str = ""
@@ -312,13 +318,6 @@ class Topic:
 
 
 Entity = Queue | Topic | Subscription
-
-
-def with_shards(entity: EntityT, count: int) -> EntityT:
-    """Return an entity with `count` shards, if it has sessions."""
-    if isinstance(entity, Queue | Subscription) and entity.requires_session:
-        return replace(entity, session_shards=count)
-    return entity
 
 
 SendEntity = Queue | Topic
@@ -361,10 +360,16 @@ def _check_topiclike(where: str, entity: Queue | Topic) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """A namespace: its tier, its rules and all of its entities, each name once (in any case)."""
+    """A namespace: its tier, its rules and all of its entities, each name once (in any case).
+
+    Attributes:
+        created_at, updated_at: as an entity's; entities that change do not count.
+    """
 
     name: str = "sbemulatorns"
     tier: Tier = Tier.STANDARD
+    created_at: str = ""
+    updated_at: str = ""
     queues: tuple[Queue, ...] = ()
     topics: tuple[Topic, ...] = ()
     authorization_rules: tuple[AuthorizationRule, ...] = ()

@@ -9,7 +9,9 @@ from bridge.model.name import SubQueue
 def target_of(entity: Queue | Subscription, sub_queue: SubQueue = SubQueue.NONE) -> str:
     """Return the name of the queue or topic to forward to; "": messages stay.
 
-    "A source must not be session-enabled" (Azure), but its dead letters may be forwarded.
+    The dead letters of an entity with sessions may be forwarded; its messages stay. Azure's pages
+    say that such an entity has no target, its Python live tests make one, and none says what
+    becomes of its messages.
     """
     if sub_queue is SubQueue.DEAD_LETTER:
         return entity.forward_dead_lettered_messages_to
@@ -27,11 +29,11 @@ def forwards(entity: Queue | Topic | Subscription) -> bool:
 
 def comes_back(source: Queue | Subscription, namespace: Namespace) -> bool:
     """Whether forwarded messages of a source can reach its queue or topic again."""
-    onward = {queue.name.lower(): {queue.forward_to.lower()} for queue in namespace.queues}
+    onward = {queue.name.lower(): {target_of(queue).lower()} for queue in namespace.queues}
     for topic in namespace.topics:
-        onward[topic.name.lower()] = {each.forward_to.lower() for each in topic.subscriptions}
+        onward[topic.name.lower()] = {target_of(each).lower() for each in topic.subscriptions}
     seen: set[str] = set()
-    ahead = {source.forward_to.lower()}
+    ahead = {target_of(source).lower()}
     while ahead:
         seen |= ahead
         ahead = {each for name in ahead for each in onward.get(name, ())} - seen

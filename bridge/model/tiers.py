@@ -23,16 +23,33 @@ TIER_TIME_TO_LIVE_MAX_MS = {
 }
 """The longest TTL of a tier ("The default ... for Basic tier is 14 days, which is the maximum")."""
 
-TIER_MESSAGE_SIZE_MAX_BYTES = {
-    Tier.BASIC: 256 * 1024,
-    Tier.STANDARD: 256 * 1024,
-    Tier.PREMIUM: 100 * 1024 * 1024,
-}
-"""The largest message of a tier (Service Bus quotas)."""
+TIER_MESSAGE_SIZE_KB = {Tier.BASIC: 256, Tier.STANDARD: 256, Tier.PREMIUM: 1_024}
+"""MaxMessageSizeInKilobytes of an entity that does not set it (Azure's Python live tests of the
+three tiers)."""
+
+PREMIUM_MESSAGE_SIZE_KB = range(1_024, 102_401)
+"""MaxMessageSizeInKilobytes that an entity of Premium may set (Azure's Python live tests)."""
+
+ENVELOPE_BYTES_MAX = 262_144
+"""Bytes that the envelope of one message adds to it at most: the properties, which leave the body,
+and the envelope's own fields."""
 
 
 def message_size_max_bytes(entity: SendEntity, tier: Tier) -> int:
     """Return the message size limit of a queue or topic, by default the tier's."""
-    if entity.max_message_size_kb is not None:
-        return entity.max_message_size_kb * 1024
-    return TIER_MESSAGE_SIZE_MAX_BYTES[tier]
+    size_kb = entity.max_message_size_kb
+    if size_kb is None:
+        size_kb = TIER_MESSAGE_SIZE_KB[tier]
+    return min(size_kb, PREMIUM_MESSAGE_SIZE_KB[-1]) * 1024
+
+
+def sendable_bytes_max(entity: SendEntity, tier: Tier, rabbitmq_bytes_max: int) -> int:
+    """Return the size of the largest message that a sender may send to a queue or topic.
+
+    It is the entity's limit, or less where RabbitMQ would not take such a message's envelope.
+
+    Args:
+        rabbitmq_bytes_max: RabbitMQ's `max_message_size`.
+    """
+    room_bytes = max(rabbitmq_bytes_max - ENVELOPE_BYTES_MAX, rabbitmq_bytes_max // 2)
+    return min(message_size_max_bytes(entity, tier), room_bytes)

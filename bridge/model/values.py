@@ -12,7 +12,7 @@ from collections.abc import Callable
 from bridge.model.duration import parse_duration_ms, total_ms
 from bridge.model.entity import EntityStatus, Right, Tier
 from bridge.model.name import without_host
-from bridge.model.tiers import TIER_MESSAGE_SIZE_MAX_BYTES
+from bridge.model.tiers import TIER_MESSAGE_SIZE_KB
 
 _CLOCK = re.compile(
     r"(?:(?P<days>\d+)(?: days?, |\.))?(?P<hours>\d{1,2}):(?P<minutes>\d\d):(?P<seconds>\d\d)"
@@ -73,7 +73,7 @@ def int64(value: object) -> int:
 def message_size_kb(value: object) -> int | None:
     """Return the largest message in KiB; `None` up to Standard's size, which cannot be set."""
     size_kb = integer(value)
-    return size_kb if size_kb > TIER_MESSAGE_SIZE_MAX_BYTES[Tier.STANDARD] // 1024 else None
+    return size_kb if size_kb > TIER_MESSAGE_SIZE_KB[Tier.STANDARD] else None
 
 
 def text(value: object) -> str:

@@ -18,18 +18,16 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from bridge.admin.access import AUTHORIZATION, Access
+from bridge.access.access import Access
 from bridge.admin.refusals import CONTENT_TYPE, refusal
+from bridge.admin.request_rights import rights_of
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import Abandon, Complete, Namespace, Received, ReceiveMode
 from bridge.gateway.sending import in_slices, outgoing
-from bridge.gateway.site import authorize, is_heard, leaving_of
+from bridge.gateway.site import authorize, has_ended, is_heard, leaving_of
 from bridge.gateway.texts import STOPPING
 from bridge.message.envelopes import Outgoing
-from bridge.model import entity as model
-from bridge.model.access import cause_of
-from bridge.model.access_rules import RuleSet
 from bridge.model.entity import Right
 from bridge.model.errors import (
     ArgumentError,
@@ -42,7 +40,6 @@ from bridge.model.errors import (
     Unauthorized,
 )
 from bridge.model.name import EntityPath
-from bridge.model.tiers import message_size_max_bytes
 from bridge.rest.bodies import Bodies, Body
 from bridge.rest.reception import Reception
 from bridge.rest.target import Target, Verb
@@ -63,6 +60,11 @@ WAITS_MAX = 1_000
 BATCH_BYTES_MAX = 1_048_576
 """The largest batch, whatever the entity takes (Service Bus quotas: 1 MB on Premium, too)."""
 
+_ENDED = (
+    "A client that receives keeps its side of the connection open until it has the answer: who "
+    "closes it cannot be told from who has left."
+)
+
 _STATUS: dict[type[ServiceBusError], int] = {EntityNotFound: 410, MessageLockLost: 404}
 """Where the REST reference has another status than other APIs have for the error."""
 
@@ -77,22 +79,19 @@ class Messages:
 
     Args:
         namespace: the engine's verbs.
-        rules: returns the current shared access rules.
-        tier: returns the namespace's tier, which limits messages.
+        access: verifies tokens.
         now_s: returns the current time, in seconds since 1970 (UTC).
     """
 
     def __init__(
         self,
         namespace: Namespace,
-        rules: Callable[[], RuleSet],
-        tier: Callable[[], model.Tier],
+        access: Access,
         *,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self._namespace = namespace
-        self._rules = rules
-        self._tier = tier
+        self._access = access
         self._now_s = now_s
         self._bodies = Bodies()
         self._waits = 0
@@ -109,15 +108,15 @@ class Messages:
         except ConnectionError:
             raise
         except Exception:
-            _log.exception("messages.failed path=%s", request.path)
+            _log.exception("messages.failed path=%r", request.path)
             failed = InternalError("The bridge has failed; its log says how.")
             return self._refused(request, target, failed)
 
     async def _answer(self, request: web.Request, target: Target) -> web.StreamResponse:
-        access = self._access(request)
+        rights = await rights_of(self._access, request, _log, grace_s=0)
         authorize(request)
         path = target.path
-        access.require(Right.SEND if target.verb is Verb.SEND else Right.LISTEN, path)
+        rights.require(Right.SEND if target.verb is Verb.SEND else Right.LISTEN, path)
         timeout_s = _timeout_s(request.query.get("timeout"))
         if target.verb in _MODES:
             return await self._receive(request, path, _MODES[target.verb], timeout_s)
@@ -144,17 +143,6 @@ class Messages:
                 await self._namespace.renew_locks(path, [token])
         return web.Response(headers={"Content-Type": CONTENT_TYPE_DEFAULT})
 
-    def _access(self, request: web.Request) -> Access:
-        try:
-            return Access(request.headers, self._rules(), request.host, self._now_s(), grace_s=0)
-        except Unauthorized as error:
-            if AUTHORIZATION in request.headers:
-                _log.info(
-                    "token.refused peer=%s audience=%r reason=%r",
-                    *(request.remote, f"{request.host}{request.path}", cause_of(error)),
-                )
-            raise
-
     def _refused(
         self, request: web.Request, target: Target, error: ServiceBusError
     ) -> web.StreamResponse:
@@ -173,7 +161,7 @@ class Messages:
         entity = self._namespace.send_entity(path)
         content_type = request.headers.get("Content-Type", "")
         is_batch = content_type.partition(";")[0].strip().lower() == inward.BATCH_TYPE
-        limit_bytes = message_size_max_bytes(entity, self._tier())
+        limit_bytes = self._namespace.message_bytes_max(path)
         if is_batch:
             limit_bytes = min(limit_bytes, BATCH_BYTES_MAX)
         with Body(self._bodies) as body:
@@ -217,6 +205,8 @@ class Messages:
             reception = Reception(self._namespace, path, mode)
             try:
                 found = await reception.message(timeout_s, leaving)
+                if has_ended(request):
+                    raise ArgumentError(_ENDED)
                 if found is None:
                     return self._nothing(request, path, leaving)
                 if not is_heard(request):

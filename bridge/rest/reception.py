@@ -83,10 +83,13 @@ class Reception:
     def _deliver(self, received: Received) -> None:
         if self._found.done():
             raise NotTaken
-        entity = self._namespace.receive_entity(self._path)
-        if not entity.status.allows_receives:
-            self._found.set_exception(EntityDisabled(disabled(entity.path, for_sends=False)))
-            raise NotTaken
+        try:
+            entity = self._namespace.receive_entity(self._path)
+            if not entity.status.allows_receives:
+                raise EntityDisabled(disabled(entity.path, for_sends=False))
+        except ServiceBusError as error:  # it was deleted or changed meanwhile
+            self._found.set_exception(error)
+            raise NotTaken from error
         try:
             shown = show(
                 received.record,

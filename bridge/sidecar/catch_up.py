@@ -27,7 +27,7 @@ from bridge.model.name import short_id
 from bridge.sidecar.leader import Leader
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
-from bridge.topology.shards import count_of, shard_of
+from bridge.topology.shards import shard_of
 from bridge.wire import headers
 from bridge.wire.copies import Reader
 from bridge.wire.sessions import session_id_in
@@ -75,8 +75,7 @@ class CatchUp:
         self._clock = clock
         self._short = short_id(incarnation_of(subscription))
         self._reader = Reader(self._short, subscription.default_message_time_to_live_ms)
-        self._name = subscription.path
-        self._shards = count_of(subscription)
+        self._subscription, self._name = subscription, subscription.path
         self._lease = lease
         stream = names.journal(leader.name)
         self._journal = JournalScan(lease, stream, self._reader, has_entries=True)
@@ -165,7 +164,7 @@ class CatchUp:
         table.pop(OFFSET, None)
         until_ms = expires_ms(table, self._reader)
         left_ms = None if until_ms is None else max(until_ms - self._clock(), 0)
-        key = names.copy_key(self._short, shard_of(session_id_in(table), self._shards))
+        key = names.copy_key(self._short, shard_of(self._subscription, session_id_in(table)))
         raw = as_missed(properties, left_ms)
         return channel.publisher.publish_confirmed(self._exchange, key, raw, entry.body)
 

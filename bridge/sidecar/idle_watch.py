@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError
 from bridge.engine.administration.disposal import Disposal
+from bridge.engine.administration.usage import NOT_LED
 from bridge.engine.clock import now_ms
 from bridge.machine.idleness import key_of, temporaries, watched
 from bridge.model.entity import Entity, EntityStatus, SendEntity, Subscription, Topic
@@ -74,6 +75,23 @@ class IdleWatch:
                 self._put(path, 0)
             if front.status is EntityStatus.DELETING:
                 self._deleting_s[path] = None
+
+    def accessed_ms(self, front: str, key: bytes) -> int:
+        """Return when an entity was used last, as far as its leader here knows (UTC ms).
+
+        Uses are what was sent to a queue or topic, and what bridges have reported; 0: never;
+        `NOT_LED`: the entity is not led here. The entity need not be temporary.
+
+        Args:
+            front: the path of the queue or topic (lower case).
+            key: the entity's own key.
+        """
+        leader = self._sidecar.routes.leader_of(front)
+        if leader is None:
+            return NOT_LED
+        memory = leader.sequencer.memory
+        sent_ms = memory.enqueued_ms if key == key_of(leader.entity) else 0
+        return max(sent_ms, memory.uses.accessed_ms(key))
 
     async def run(self) -> None:
         """Watch until cancelled."""

@@ -92,7 +92,7 @@ def _again(queue: Queue, entry: Entry, now_ms: int) -> Publication:
     table.pop(OFFSET, None)
     until_ms = expires_ms(table, None)
     left_ms = None if until_ms is None else max(until_ms - now_ms, 0)
-    shard = shards.shard_of(session_id_in(table), shards.count_of(queue))
+    shard = shards.shard_of(queue, session_id_in(table))
     key = shards.queue_key(queue, shard)
     exchange = names.active_exchange(queue.path)
     return Publication(exchange, key, as_missed(properties, left_ms), entry.body)

@@ -483,7 +483,9 @@ class Leader:
 
     def _carry_out_all(self) -> None:
         arrivals = self._arrivals
-        detects_duplicates = self._state.entity.requires_duplicate_detection
+        entity = self._state.entity
+        detects_duplicates = entity.requires_duplicate_detection
+        folds_keys = entity.enable_partitioning and entity.folds_session_ids
         scheduled = self._buckets.messages
         while (
             arrivals
@@ -497,6 +499,7 @@ class Leader:
                 delivery.properties,
                 delivery.body,
                 detects_duplicates=detects_duplicates,
+                folds_keys=folds_keys,
                 comes_again=delivery.redelivered,
             )
             if type(command) is arrival.OwnershipToken:

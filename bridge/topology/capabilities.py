@@ -50,7 +50,7 @@ class Capabilities:
 
     Attributes:
         version: major and minor number.
-        message_bytes_max: the default of `max_message_size`, in bytes.
+        message_bytes_max: `max_message_size`, in bytes: the default, where the node was not asked.
         delivery_limit_default: deliveries after which a quorum queue without a limit drops or
             dead-letters a message; None means never.
         has_unlimited_policy: a policy may have `delivery-limit: -1`.

@@ -4,6 +4,10 @@ Each entity has its own global parameter, so that two bridges that change two en
 collide. Keys are those of ARM templates, and durations are ISO 8601, so that a person can write a
 definition with `rabbitmqctl set_global_parameter`. An omitted field has Service Bus's default. A
 field of a newer version has no effect; `unknown_fields` names it.
+
+The kind says, too, whether the entity folds session ids (`FOLDED`): to a bridge of a version that
+does not, such an entity is of no kind, and it neither numbers the entity's messages nor gives its
+sessions.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from bridge.model.properties import MAKERS, kind_of
 from bridge.topology.fields import read, written
 from bridge.topology.names import resource_base
 from bridge.topology.resources import Finding, Parameter, Value
-from bridge.topology.shards import count_of
+from bridge.topology.shards import count_of, with_shards
 
 SCHEMA = 1
 """Version of the definitions' form. A newer version may add fields, and never changes the meaning
@@ -38,7 +42,11 @@ _VHOST_LENGTH_MAX = 80
 DEPTH_MAX = 64
 """Maximum nesting of a definition; the deepest part, a filter's parameter, has seven levels."""
 
-_KINDS = {kind.value.lower(): made for kind, made in MAKERS.items()}
+FOLDED = " (session ids without case)"
+"""Follows the kind of an entity that folds session ids."""
+
+_PLAIN_KINDS = {kind.value.lower(): made for kind, made in MAKERS.items()}
+_KINDS = _PLAIN_KINDS | {kind + FOLDED: made for kind, made in _PLAIN_KINDS.items()}
 _SPECIAL_KEYS = {
     "max_size_mb": "maxSizeInMegabytes",
     "max_message_size_kb": "maxMessageSizeInKilobytes",
@@ -111,30 +119,86 @@ def with_incarnations(
     make: Callable[[], str] = str,
     *,
     session_shards: int = 1,
+    made_at: str = "",
+    folds_session_ids: bool = False,
 ) -> model.Namespace:
-    """Return a namespace with the incarnations and shard counts of the existing entities.
+    """Return a namespace with the incarnations, shard counts and times of the existing entities.
 
     Args:
         there: the existing entities.
         make: returns the incarnation of a new entity; "" leaves it to `incarnation_of`.
         session_shards: the shard count of a new session entity that does not set its own.
+        made_at: the time of what is made or changed; "" leaves it unknown.
+        folds_session_ids: whether new entities do, subscriptions of existing topics apart.
     """
     known = {each.path.lower(): each for each in entities(there)}
     found: list[model.Entity] = []
     for entity in entities(wanted):
         earlier = known.get(entity.path.lower())
         if earlier is not None:
-            found.append(with_origin(entity, earlier))
+            kept = with_origin(entity, earlier)
+            if made_at and bare(kept) != bare(earlier):
+                kept = dataclasses.replace(kept, updated_at=made_at)
+            found.append(kept)
         else:
-            made = dataclasses.replace(entity, incarnation=make())
-            found.append(model.with_shards(made, session_shards) if count_of(made) == 1 else made)
-    return assemble(wanted, found)
+            made = dataclasses.replace(
+                entity,
+                incarnation=make(),
+                created_at=entity.created_at or made_at,
+                updated_at=entity.updated_at or made_at,
+            )
+            if folds_session_ids:
+                made = with_folded_ids(made, _topic_of(made, known))
+            found.append(with_shards(made, session_shards) if count_of(made) == 1 else made)
+    return assemble(_with_times(wanted, there, made_at), found)
+
+
+def _with_times(wanted: model.Namespace, there: model.Namespace, made_at: str) -> model.Namespace:
+    """Return a namespace with the times of the existing one; it is as old as its first entity."""
+    first = min((each.created_at for each in entities(there) if each.created_at), default=made_at)
+    created_at = there.created_at or first
+    own = (wanted.name, wanted.tier, wanted.authorization_rules)
+    is_same = own == (there.name, there.tier, there.authorization_rules)
+    updated_at = (there.updated_at if is_same else made_at) or created_at
+    return dataclasses.replace(wanted, created_at=created_at, updated_at=updated_at)
 
 
 def with_origin(entity: EntityT, there: model.Entity) -> EntityT:
-    """Return an entity with the incarnation and the shard count of the existing one (`there`)."""
-    made = dataclasses.replace(entity, incarnation=there.incarnation)
-    return model.with_shards(made, count_of(there))
+    """Return an entity with what the existing one (`there`) was made with.
+
+    That is its incarnation, its shard count, whether it folds session ids, and its times.
+    """
+    made = dataclasses.replace(
+        entity,
+        incarnation=there.incarnation,
+        folds_session_ids=there.folds_session_ids,
+        created_at=entity.created_at or there.created_at,
+        updated_at=entity.updated_at or there.updated_at,
+    )
+    return with_shards(made, count_of(there))
+
+
+def _topic_of(entity: model.Entity, known: Mapping[str, model.Entity]) -> model.Topic | None:
+    """Return the topic of a subscription, if it is known."""
+    topic = known.get(entity.topic.lower()) if isinstance(entity, model.Subscription) else None
+    return topic if isinstance(topic, model.Topic) else None
+
+
+def with_folded_ids(entity: EntityT, topic: model.Topic | None) -> EntityT:
+    """Return a new entity that folds session ids; a subscription does what its topic does.
+
+    Args:
+        topic: the topic of a subscription that exists already, else `None`.
+    """
+    folds = topic is None or topic.folds_session_ids
+    return dataclasses.replace(entity, folds_session_ids=folds)
+
+
+def bare(entity: EntityT) -> EntityT:
+    """Return an entity as its own definition says it: a topic without its subscriptions."""
+    if isinstance(entity, model.Topic):
+        return dataclasses.replace(entity, subscriptions=())
+    return entity
 
 
 def with_entity(base: model.Namespace, entity: model.Entity) -> model.Namespace:
@@ -174,7 +238,8 @@ def to_json(entity: model.Entity) -> Json:
 
     The form has every field but those that are None, and empty ones of `_WRITTEN_WHEN_GIVEN`.
     """
-    form: Json = {"schema": SCHEMA, "kind": kind_of(entity).value.lower()}
+    kind = kind_of(entity).value.lower()
+    form: Json = {"schema": SCHEMA, "kind": kind + FOLDED if entity.folds_session_ids else kind}
     for field, key, _ in _FIELDS[type(entity)]:
         value = getattr(entity, field)
         if value is None or (field == "session_shards" and value == 1):
@@ -219,11 +284,12 @@ def from_json(form: Value | Mapping[str, Value]) -> model.Entity:
         ServiceBusError: a field is missing, malformed, or outside Service Bus's range.
     """
     form = as_object(form)
-    made = _KINDS.get(str(form.get("kind")))
+    kind = str(form.get("kind"))
+    made = _KINDS.get(kind)
     if made is None:
         raise ArgumentError(f"{form.get('kind')!r} is no kind of entity.")
     try:
-        return made(**_arguments(made, form))
+        return made(**_arguments(made, form), folds_session_ids=kind.endswith(FOLDED))
     except TypeError as missing:
         raise ArgumentError(f"A definition of a {form['kind']} lacks a field: {missing}.") from None
 
@@ -247,13 +313,15 @@ def unknown_fields(form: Value | Mapping[str, Value]) -> tuple[Finding, ...]:
 
 def namespace_to_json(namespace: model.Namespace) -> Json:
     """Return the JSON form of a namespace's own properties, without its entities."""
-    return {
+    form: Json = {
         "schema": SCHEMA,
         "kind": "namespace",
         "name": namespace.name,
         "tier": namespace.tier.value,
         "authorizationRules": written("authorization_rules", namespace.authorization_rules),
     }
+    times = {"createdAt": namespace.created_at, "updatedAt": namespace.updated_at}
+    return form | {key: time for key, time in times.items() if time}
 
 
 def namespace_from_json(form: Value | Mapping[str, Value]) -> model.Namespace:
@@ -277,7 +345,7 @@ def _fields_of(made: type) -> _Fields:
     return tuple(
         (field.name, _key(field.name), kinds[field.name])
         for field in dataclasses.fields(made)
-        if field.name not in ("subscriptions", "queues", "topics")
+        if field.name not in ("subscriptions", "queues", "topics", "folds_session_ids")
     )
 
 
@@ -287,7 +355,7 @@ def _key(field: str) -> str:
 
 
 _FIELDS: dict[type, _Fields] = {
-    made: _fields_of(made) for made in (model.Namespace, *_KINDS.values())
+    made: _fields_of(made) for made in (model.Namespace, *_PLAIN_KINDS.values())
 }
 
 

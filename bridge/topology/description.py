@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bridge.model import entity as model
 from bridge.model.entity import Tier
-from bridge.model.tiers import message_size_max_bytes
+from bridge.model.tiers import sendable_bytes_max
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import from_json, to_json
 
@@ -37,13 +37,15 @@ class Described:
     def message_bytes_max(self) -> int:
         """The size limit of a sent message."""
         assert not isinstance(self.entity, model.Subscription)
-        return message_size_max_bytes(self.entity, self.tier)
+        limit_bytes = self.capabilities.message_bytes_max
+        return sendable_bytes_max(self.entity, self.tier, limit_bytes)
 
 
 def encode(
     entity: model.Entity,
     *,
     rabbitmq_version: str,
+    rabbitmq_bytes_max: int,
     is_clustered: bool,
     tier: Tier,
     is_peeked: bool,
@@ -52,8 +54,10 @@ def encode(
     """Return the bytes of a description, as a bridge sends it to a client."""
     return json.dumps(
         {
-            "entity": to_json(entity),
+            # A client of any version reads it: session ids are folded by the bridge alone.
+            "entity": to_json(replace(entity, folds_session_ids=False)),
             "rabbitmqVersion": rabbitmq_version,
+            "rabbitmqMaxMessageSize": rabbitmq_bytes_max,
             "isClustered": is_clustered,
             "tier": tier.value,
             "isPeeked": is_peeked,
@@ -70,9 +74,11 @@ def decode(raw: bytes) -> Described:
             can read.
     """
     form = json.loads(raw)
+    capabilities = Capabilities.of(form["rabbitmqVersion"])
+    limit_bytes = int(form.get("rabbitmqMaxMessageSize", capabilities.message_bytes_max))
     return Described(
         from_json(form["entity"]),
-        Capabilities.of(form["rabbitmqVersion"]),
+        replace(capabilities, message_bytes_max=limit_bytes),
         bool(form["isClustered"]),
         Tier(form["tier"]),
         bool(form.get("isPeeked")),

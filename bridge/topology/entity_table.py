@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from bridge.model import entity as model
-from bridge.model.entity import EntityT
-from bridge.topology.definitions import assemble
+from bridge.topology.definitions import assemble, bare
 from bridge.topology.names import front_path
 
 
@@ -162,11 +161,6 @@ class EntityTable:
             return {} if bare is None else {front: bare}
         below = dict(sorted(self._below.get(front, {}).items()))
         return {front: replace(bare, subscriptions=tuple(below.values())), **below}
-
-
-def bare(entity: EntityT) -> EntityT:
-    """Return an entity as its own definition says it: a topic without its subscriptions."""
-    return replace(entity, subscriptions=()) if isinstance(entity, model.Topic) else entity
 
 
 def _others(

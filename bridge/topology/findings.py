@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, is_forever
+from bridge.model.tiers import ENVELOPE_BYTES_MAX, TIER_MESSAGE_SIZE_KB
 from bridge.topology.capabilities import NEWEST_KNOWN, OLDEST_SERVED, TTL_MAX_MS, Capabilities
 from bridge.topology.resources import Finding
 
@@ -56,15 +57,51 @@ def entity_findings(entity: model.Entity, capabilities: Capabilities) -> tuple[F
             )
         )
     size_kb = 0 if isinstance(entity, model.Subscription) else entity.max_message_size_kb or 0
-    if size_kb * 1024 > capabilities.message_bytes_max:
+    if needed_bytes(size_kb) > capabilities.message_bytes_max:
         found.append(
             Finding(
                 entity=entity.path,
                 property="MaxMessageSizeInKilobytes",
                 grade=APPROXIMATE,
-                message=f"{size_kb} KB is more than {capabilities} takes as delivered "
-                f"({capabilities.message_bytes_max // 1024} KB); raise max_message_size in "
-                "rabbitmq.conf.",
+                message=_too_large(size_kb, capabilities),
+            )
+        )
+    if not isinstance(entity, model.Topic) and entity.requires_session and entity.forward_to:
+        found.append(
+            Finding(
+                entity=entity.path,
+                property="ForwardTo",
+                grade=APPROXIMATE,
+                message=f"It requires sessions: its messages stay, and are not forwarded to "
+                f"{entity.forward_to!r}. What Service Bus does then is not known.",
             )
         )
     return tuple(found)
+
+
+def tier_findings(tier: model.Tier, capabilities: Capabilities) -> tuple[Finding, ...]:
+    """Return the findings of entities that have a tier's default settings."""
+    size_kb = TIER_MESSAGE_SIZE_KB[tier]
+    if needed_bytes(size_kb) <= capabilities.message_bytes_max:
+        return ()
+    return (
+        Finding(
+            entity="",
+            property="MaxMessageSizeInKilobytes",
+            grade=APPROXIMATE,
+            message=f"{tier.value}: {_too_large(size_kb, capabilities)}",
+        ),
+    )
+
+
+def needed_bytes(size_kb: int) -> int:
+    """Return the `max_message_size` that messages of a size need."""
+    return size_kb * 1024 + ENVELOPE_BYTES_MAX
+
+
+def _too_large(size_kb: int, capabilities: Capabilities) -> str:
+    return (
+        f"Messages of {size_kb:,} KB are more than {capabilities} takes "
+        f"({capabilities.message_bytes_max // 1024:,} KB with the bridge's own bytes): larger ones "
+        f"are refused. Set max_message_size = {needed_bytes(size_kb)} in rabbitmq.conf."
+    )

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from bridge.model import entity as model
 from bridge.model.duration import is_forever
 from bridge.model.errors import EntityConflict
-from bridge.model.forwarding import comes_back
+from bridge.model.forwarding import comes_back, target_of
 from bridge.topology import names, parts
 from bridge.topology.capabilities import DELIVERY_LIMIT_MAX, TTL_MAX_MS, Capabilities
 from bridge.topology.compiler import compile  # noqa: A004 - the compiler's one verb
@@ -234,6 +234,8 @@ class Plain:
         if not entity.forward_to:
             return Topology()
         name = self.name(path)
+        if not target_of(entity):
+            return _forwards(path, f"The entity requires sessions: messages stay in {name!r}.")
         fronts = {each.lower(): each for each in _front_names(namespace)}
         target = fronts.get(entity.forward_to.lower())
         if target is None:

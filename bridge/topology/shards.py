@@ -3,23 +3,58 @@
 Each shard has an owner of its own among the bridges. The number of shards is fixed when the entity
 is created (`session_shards` of its definition). Shard 0 has the queue names of an entity without
 shards. A message without a session id, which the owner dead-letters, is in shard 0.
+
+The digest is that of the folded id, or of the id as it is spelt in an entity that was made before
+ids were folded (`folds_session_ids`). Within a shard ids are folded in either case.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
 
 from bridge.model import entity as model
+from bridge.model.entity import EntityT
+from bridge.model.session_id import FoldedId, fold
 from bridge.topology import names
 
 
-def shard_of(session_id: str | None, count: int) -> int:
+class SessionKey(NamedTuple):
+    """What tells a session of an entity from its other sessions.
+
+    Attributes:
+        shard: the session's shard.
+        folded: the session's folded id.
+    """
+
+    shard: int
+    folded: FoldedId
+
+
+def session_key(entity: model.ReceiveEntity, session_id: str) -> SessionKey:
+    """Return the key of the session that an id names, in any case.
+
+    Two spellings are two sessions only in an entity with several shards that was made before ids
+    were folded, where they may be in two shards.
+    """
+    return SessionKey(shard_of(entity, session_id), fold(session_id))
+
+
+def shard_of(entity: model.ReceiveEntity, session_id: str | None) -> int:
     """Return a session's shard: the first 8 bytes of its SHA-256 (UTF-8, big-endian), modulo."""
+    count = count_of(entity)
     if count == 1 or session_id is None:
         return 0
-    raw = session_id.encode(errors="surrogateescape")
+    hashed: str = fold(session_id) if entity.folds_session_ids else session_id
+    raw = hashed.encode(errors="surrogateescape")
     return int.from_bytes(hashlib.sha256(raw).digest()[:8], "big") % count
+
+
+def spells_sessions(entity: model.ReceiveEntity) -> bool:
+    """Whether two spellings of one session id may be two sessions of an entity."""
+    return count_of(entity) > 1 and not entity.folds_session_ids
 
 
 def count_of(entity: model.Entity) -> int:
@@ -27,6 +62,13 @@ def count_of(entity: model.Entity) -> int:
     if isinstance(entity, model.Topic) or not entity.requires_session:
         return 1
     return entity.session_shards
+
+
+def with_shards(entity: EntityT, count: int) -> EntityT:
+    """Return an entity with `count` shards, if it has sessions."""
+    if isinstance(entity, model.Queue | model.Subscription) and entity.requires_session:
+        return replace(entity, session_shards=count)
+    return entity
 
 
 def active_queues(entity: model.ReceiveEntity) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
-from bridge.model.filters.errors import InvalidRule
+from bridge.model.filters.errors import CommentInRule, InvalidRule
 from bridge.model.filters.mismatches import mismatches
 from bridge.model.filters.rules import check_rule
 from bridge.model.rules import CORRELATION_FIELDS, EXPRESSION_LENGTH_MAX, correlation, sql
@@ -53,6 +53,14 @@ def add_rule(
         return
     try:
         check_rule(rule)
+    except CommentInRule as error:
+        draft.notes.finding(
+            place,
+            draft.path,
+            "Rules",
+            f"rule {name!r}, which Service Bus refuses: {error} A bridge reads a minus of a minus.",
+            grade="approximate",
+        )
     except InvalidRule as error:
         draft.notes.finding(
             place,

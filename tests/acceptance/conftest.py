@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.driver import Outcome
-from tests.fixtures.bridge import Bridge
+from tests.acceptance.issuer import Issuer
+from tests.acceptance.logins import Logins, application
+from tests.fixtures.bridge import Bridge, bridge_of
+from tests.fixtures.broker import Broker
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test of a `scenario` is one of each in its module's `SCENARIOS`."""
+    """A test of a `scenario`, an `sdk` or a `library` is one of each that its module names."""
     if "scenario" in metafunc.fixturenames:
         metafunc.parametrize("scenario", metafunc.module.SCENARIOS)
+    if "sdk" in metafunc.fixturenames:
+        metafunc.parametrize("sdk", metafunc.module.SDKS)
+    if "library" in metafunc.fixturenames:
+        metafunc.parametrize("library", metafunc.module.LIBRARIES)
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +46,28 @@ def config(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.mktemp("config") / "Config.json"
     path.write_text(json.dumps(document, indent=2))
     return path
+
+
+@pytest.fixture(scope="module")
+def logins(
+    request: pytest.FixtureRequest,
+    broker: Broker,
+    module_vhost: str,
+    config: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Logins]:
+    """An issuer with the module's `SDKS` as applications, and a bridge that lets them do all."""
+    folder = tmp_path_factory.mktemp("issuer")
+    issuer = Issuer(folder, [application(name) for name in request.module.SDKS])
+    sdks = [make(issuer) for make in request.module.SDKS.values()]
+    rules = folder / "rules.json"
+    made = Logins(issuer, rules, sdks)
+    made.allow("owner")
+    certified = ("--tls-cert", str(folder / "server.pem"), "--tls-key", str(folder / "server.key"))
+    made.bridge = bridge_of(broker, module_vhost, "--auth", str(rules), *certified, config=config)
+    try:
+        made.bridge.start()
+        yield made
+    finally:
+        made.bridge.kill()
+        issuer.close()

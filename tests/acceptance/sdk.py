@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -84,6 +85,14 @@ def now() -> datetime:
 def sleep_until(instant: datetime, *, and_s: float = 0) -> None:
     """Wait for an instant of the service's own choice, such as the end of a lock."""
     time.sleep(max(0.0, (instant - datetime.now(UTC)).total_seconds() + and_s))
+
+
+def warnings_of(bridge: Any) -> list[str]:
+    """What /health/ready, which says that the bridge is ready, warns of."""
+    found = json.loads(bridge.get("/health/ready"))
+    assert (found["status"], found["reasons"]) == ("ready", [])
+    warnings: list[str] = found["warnings"]
+    return warnings
 
 
 def unique(prefix: str) -> str:

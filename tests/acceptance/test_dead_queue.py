@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.acceptance.sdk import client_of, receive, send
+from tests.acceptance.sdk import client_of, receive, send, warnings_of
 from tests.fixtures.bridge import Bridge, StartBridge
 from tests.fixtures.broker import Broker
 from tests.fixtures.dead import dead_queue
@@ -27,14 +26,6 @@ NAMED = re.compile(r"RabbitMQ gives no answer for 'orders' since 20\d\d-\d\d-\d\
 def broker(own_broker: Broker) -> Broker:
     """No other test meets what these do to a RabbitMQ."""
     return own_broker
-
-
-def warnings_of(bridge: Bridge) -> list[str]:
-    """What /health/ready, which says that the bridge is ready, warns of."""
-    found = json.loads(bridge.get("/health/ready"))
-    assert (found["status"], found["reasons"]) == ("ready", [])
-    warnings: list[str] = found["warnings"]
-    return warnings
 
 
 def silent_since(bridge: Bridge) -> dict[str, float]:

@@ -22,7 +22,17 @@ from azure.servicebus.management import (
     SqlRuleFilter,
 )
 
-from tests.acceptance.sdk import client_of, expect_silence, numbers, send, take, texts, unique
+from tests.acceptance.sdk import (
+    client_of,
+    expect_silence,
+    numbers,
+    receive,
+    send,
+    take,
+    texts,
+    unique,
+    warnings_of,
+)
 from tests.fixtures.bridge import Bridge
 from tests.fixtures.waiting import TOLD_S, eventually
 
@@ -312,7 +322,7 @@ def test_a_forwarded_message_of_a_known_id_is_a_duplicate(
 def test_definitions_that_cannot_be_are_refused(
     admin: ServiceBusAdministrationClient, bridge: Bridge, admin_port: int
 ) -> None:
-    """A target that is not there; sessions; names and URLs mean the same."""
+    """A target that is not there; names and URLs mean the same."""
     target = queue(admin)
     for field in ("forward_to", "forward_dead_lettered_messages_to"):
         with pytest.raises(HttpResponseError, match="entity does not exist"):
@@ -325,8 +335,49 @@ def test_definitions_that_cannot_be_are_refused(
     source = queue(admin)
     with pytest.raises(HttpResponseError, match="SubCode=40400"):
         update(admin, source, forward_to="nobody")
-    with pytest.raises(HttpResponseError, match="SubCode=40000"):
-        queue(admin, forward_to=target, requires_session=True)
     admin.delete_queue(target)
     with pytest.raises(ResourceNotFoundError):
         admin.get_queue(target)
+
+
+def test_an_entity_with_sessions_is_made_with_a_target_and_keeps_its_messages(
+    admin: ServiceBusAdministrationClient, client: ServiceBusClient, bridge: Bridge
+) -> None:
+    """Azure's Python live tests make such queues, and read both values back; its pages know none.
+
+    (`test_mgmt_queue_create_with_queue_description`.) What becomes of the messages there is not
+    known: here they stay, and health says so. Dead letters are forwarded.
+    """
+    target, topic = queue(admin), unique("topic")
+    source = queue(
+        admin,
+        requires_session=True,
+        forward_to=target,
+        forward_dead_lettered_messages_to=target,
+    )
+    admin.create_topic(topic)
+    admin.create_subscription(topic, "all", requires_session=True, forward_to=target)
+    for found in admin.get_queue(source), admin.get_subscription(topic, "all"):
+        assert found.requires_session
+        assert found.forward_to.endswith(f"/{target}")
+    warned = [each for each in warnings_of(bridge) if "requires sessions" in each]
+    for path in source, f"{topic}/Subscriptions/all":
+        (warning,) = (each for each in warned if f"'{path}'" in each)
+        assert warning.startswith(f"ForwardTo of '{path}' does not hold. ")
+        assert f"not forwarded to '{target}'" in warning
+
+    send(client, source, *(ServiceBusMessage(each, session_id="s") for each in ("stays", "dead")))
+    with client.get_topic_sender(topic) as sender:
+        sender.send_messages(ServiceBusMessage("stays", session_id="s"))
+    with client.get_queue_receiver(source, session_id="s") as receiver:
+        stays, dead = receive(receiver, 2)
+        receiver.complete_message(stays)
+        receiver.dead_letter_message(dead)
+    with client.get_subscription_receiver(topic, "all", session_id="s") as receiver:
+        assert texts(take(receiver)) == ["stays"]
+    with client.get_queue_receiver(target) as receiver:
+        assert texts(take(receiver)) == ["dead"]
+        expect_silence(receiver)
+    update(admin, source, forward_to=None)
+    admin.delete_topic(topic)
+    assert not [each for each in warnings_of(bridge) if f"'{source}'" in each or topic in each]

@@ -17,6 +17,7 @@ SCENARIOS = (
     "annotated",
     "rules",
     "duplicates",
+    "session_case",
     "session_subscribe",
     "session_refused",
     "session_many",

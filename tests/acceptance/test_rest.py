@@ -27,14 +27,14 @@ from azure.servicebus import (
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageLockLostError
 
-from tests.acceptance.rest import Answer, Rest, token
+from tests.acceptance.rest import BATCH_TYPE, Answer, Rest, token
 from tests.acceptance.sdk import client_of, expect_silence, now, receive, seconds, send, take
 from tests.fixtures.waiting import eventually
 
 ENTITIES: dict[str, dict[str, Any]] = {
     name: {"LockDuration": "PT1M"}
     for name in (
-        "batch", "bodies", "dead", "forms", "from-sdk", "large", "leaves",
+        "batch", "bodies", "dead", "forms", "from-sdk", "half", "large", "leaves",
         "locked", "left", "mixed", "names", "orders", "scheduled", "settle", "sized",
         "there/and/here", "wait",
     )
@@ -495,6 +495,62 @@ def test_who_leaves_before_a_large_answer_is_written_has_taken_nothing(rest: Res
     assert {each.broker["DeliveryCount"] for each in found} == {1}
     assert {each.body for each in found} == {body}
     assert rest.take("left", 0).status == 204
+
+
+def half_closed(rest: Rest, *said: bytes) -> bytes:
+    """Say this, end the own side of the connection, and return all that is answered."""
+    with socket.create_connection(("localhost", rest.bridge.port)) as connection:
+        connection.settimeout(120)
+        for part in said:
+            connection.sendall(part)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def test_a_client_that_sends_no_more_has_its_answers(rest: Rest) -> None:
+    """As `nc -N`: without an answer it would send again, and the message would be there twice."""
+    for number in range(20):
+        head = request(rest, "POST", "/half/messages", "Content-Length: 2")
+        assert half_closed(rest, head + b"%02d" % number).startswith(b"HTTP/1.1 201 ")
+    two = request(rest, "POST", "/half/messages", "Content-Length: 1") + b"x"
+    assert half_closed(rest, two, two, two).count(b"HTTP/1.1 201 ") == 3
+
+    found = [rest.take("half").body for _ in range(23)]
+    assert sorted(found) == sorted([b"%02d" % number for number in range(20)] + [b"x"] * 3)
+    assert rest.take("half", 0).status == 204
+
+
+@pytest.mark.parametrize("method", ["DELETE", "POST"])
+def test_a_client_that_sends_no_more_receives_nothing(rest: Rest, method: str) -> None:
+    """It cannot be told from one that has left: it is told so, and the message stays."""
+    for path in ("half?timeout=60", "half?timeout=0"):
+        rest.send("half", path)
+        entity, _, query = path.partition("?")
+        said = request(rest, method, f"/{entity}/messages/head?{query}")
+        answer = half_closed(rest, said)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"its side of the connection open" in answer
+        found = rest.take("half")
+        assert (found.body, found.broker["DeliveryCount"]) == (path.encode(), 1)
+
+
+def test_half_a_body_is_no_message(rest: Rest) -> None:
+    """A client that ends in the middle has no answer, and nothing is stored."""
+    head = request(rest, "POST", "/half/messages", "Content-Length: 100")
+    assert half_closed(rest, head, b"x" * 50) == b""
+    assert rest.take("half", 0).status == 204
+
+
+def test_a_number_beyond_a_double_keeps_its_digits(rest: Rest) -> None:
+    """It is text, as whole numbers beyond 64 bits are; as a time to live it is refused."""
+    assert rest.send("forms", "a", Huge="1e999", Small="-1.5e3").status == 201
+    batch = [{"Body": "b", "UserProperties": {"Huge": 0, "Small": -1500}}]
+    content = json.dumps(batch).replace('"Huge": 0', '"Huge": 1e999').encode()
+    assert rest.ask("POST", "/forms/messages", content, Content_Type=BATCH_TYPE).status == 201
+    for _ in range(2):
+        assert rest.take("forms").custom == {"Huge": "1e999", "Small": -1500}
+    refused = rest.ask("POST", "/forms/messages", b"c", BrokerProperties='{"TimeToLive": 1e999}')
+    assert refused.status == 400
 
 
 def test_a_body_within_the_limit(bridge: Any, rest: Rest) -> None:

@@ -23,7 +23,9 @@ LOCK_S = 5
 _IN_SESSIONS = {"LockDuration": "PT5S", "MaxDeliveryCount": 3, "RequiresSession": True}
 
 ENTITIES = {
-    f"{name}-{lane}": _IN_SESSIONS for name in ("sessions", "next", "listed") for lane in LANES
+    f"{name}-{lane}": _IN_SESSIONS
+    for name in ("sessions", "next", "listed", "cases")
+    for lane in LANES
 }
 TOPICS = [
     {
@@ -31,6 +33,19 @@ TOPICS = [
         "Subscriptions": [
             {"Name": "strict", "Properties": _IN_SESSIONS},
             {"Name": "plain", "Properties": {"LockDuration": "PT5S"}},
+            {
+                "Name": "spelt",
+                "Properties": {"LockDuration": "PT5S"},
+                "Rules": [
+                    {
+                        "Name": "spelt",
+                        "Properties": {
+                            "FilterType": "Correlation",
+                            "CorrelationFilter": {"SessionId": "Filtered"},
+                        },
+                    }
+                ],
+            },
         ],
     }
     for lane in LANES
@@ -111,6 +126,62 @@ def test_a_session_is_received_in_order_by_one_receiver(bus: Bus) -> None:
         expect_silence(receiver, for_s=0.2)
     with bus.session("one") as receiver:
         expect_silence(receiver, for_s=0.2)
+
+
+def test_a_session_id_has_no_case(bus: Bus) -> None:
+    """One session, lock, order and state, however its id is spelt; each message keeps its own."""
+    for spelling in ("Order-7", "oRDER-7", "ORDER-7"):
+        bus.send(*bus.of(spelling, f"of {spelling}"))
+    with bus.session("order-7") as receiver:
+        assert receiver.session.session_id == "order-7"
+        with pytest.raises(bus.errors.SessionCannotBeLockedError), bus.session("ORDER-7"):
+            pass
+        spelt = ["Order-7", "oRDER-7", "ORDER-7"]
+        assert [each.session_id for each in receiver.peek_messages(3)] == spelt
+        first, second, third = receive(receiver, 3)
+        assert [each.session_id for each in (first, second, third)] == spelt
+        assert bodies([first, second, third]) == [f"of {each}" for each in spelt]
+        receiver.session.renew_lock()
+        receiver.session.set_state("kept")
+        receiver.complete_message(first)
+        receiver.defer_message(second)
+        receiver.complete_message(third)
+    with bus.session("ORDER-7") as receiver:
+        assert receiver.session.get_state() == b"kept"
+        (deferred,) = receiver.receive_deferred_messages([second.sequence_number])
+        assert (str(deferred), deferred.session_id) == ("of oRDER-7", "oRDER-7")
+        receiver.complete_message(deferred)
+        receiver.session.set_state(None)
+        expect_silence(receiver, for_s=0.2)
+    with bus.session("order-7") as receiver:
+        assert receiver.session.get_state() in (None, b"")
+
+
+def test_the_next_session_has_the_id_of_its_oldest_message(bus: Bus) -> None:
+    """As that message has it."""
+    bus.send(*bus.of("Next", "1"), queue="cases")
+    bus.send(*bus.of("nEXT", "2"), queue="cases")
+    with bus.next_session("cases", max_wait_time=120) as receiver:
+        assert receiver.session.session_id == "Next"
+        assert bodies(take(receiver)) == ["1"]
+    with bus.next_session("cases", max_wait_time=120) as receiver:
+        assert receiver.session.session_id == "nEXT"
+        receiver.session.renew_lock()
+        assert bodies(take(receiver)) == ["2"]
+
+
+def test_filters_compare_session_ids_as_they_are_written(bus: Bus) -> None:
+    """A correlation filter takes one spelling alone; its session has both."""
+    topic = bus.name("session-topic")
+    with bus.client.get_topic_sender(topic) as sender:
+        sender.send_messages([*bus.of("Filtered", "1"), *bus.of("filtered", "2")])
+    with bus.client.get_subscription_receiver(topic, "spelt") as receiver:
+        assert bodies(take(receiver)) == ["1"]
+        expect_silence(receiver, for_s=0.2)
+    with bus.client.get_subscription_receiver(topic, "plain") as receiver:
+        assert bodies(take(receiver, 2)) == ["1", "2"]
+    with bus.client.get_subscription_receiver(topic, "strict", session_id="FILTERED") as receiver:
+        assert bodies(take(receiver, 2)) == ["1", "2"]
 
 
 def test_the_next_session_with_messages_is_given(bus: Bus) -> None:

@@ -28,6 +28,7 @@ from typing import Any
 
 from azure.servicebus import ServiceBusClient, ServiceBusReceiver
 
+from bridge.access.access import Access
 from bridge.broker.node.installation import Installation
 from bridge.cli.build import BUILD
 from bridge.gateway.server import Gateway
@@ -109,7 +110,7 @@ async def count_calls(installation: Installation, count: int) -> tuple[dict[str,
         bench(installation) as rabbit,
         open_door(rabbit.node.endpoint, rabbit.node.management_url, QUEUE) as door,
     ):
-        gateway = Gateway(door.namespace, RuleSet(namespace=(ROOT_RULE,)))
+        gateway = Gateway(door.namespace, Access(RuleSet(namespace=(ROOT_RULE,))))
         port = await gateway.listen(socket.create_server(("127.0.0.1", 0)))
         client = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.bench.calls", "--client", connection_string(str(port))),

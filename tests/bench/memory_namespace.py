@@ -34,9 +34,14 @@ TURN_MESSAGES = 500
 
 
 class MemoryNamespace:
-    """Queues by name, and `engine.api.Namespace` on them."""
+    """Queues by name, and `engine.api.Namespace` on them.
+
+    Attributes:
+        sent_bytes_max: the largest message of a queue without a limit of its own.
+    """
 
     def __init__(self, *definitions: model.Queue) -> None:
+        self.sent_bytes_max = 262_144
         self._queues: dict[tuple[str, SubQueue], MemoryQueue] = {}
         self._storing = asyncio.Lock()
         self._sends: set[asyncio.Task[None]] = set()
@@ -72,6 +77,11 @@ class MemoryNamespace:
         return self._queue(path).definition
 
     receive_entity = entity
+
+    def message_bytes_max(self, path: EntityPath) -> int:
+        """Return the largest message that a queue takes."""
+        size_kb = self.send_entity(path).max_message_size_kb
+        return self.sent_bytes_max if size_kb is None else size_kb * 1024
 
     def send_entity(self, path: EntityPath) -> model.Queue:
         """Return a queue's definition."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 
+from bridge.access.access import Access
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings
 from bridge.model.access_rules import RuleSet
@@ -29,8 +30,8 @@ async def serve(arguments: argparse.Namespace) -> None:
         for name in arguments.queues
     )
     namespace = MemoryNamespace(*definitions)
-    settings = Settings(message_bytes_max=arguments.message_bytes_max)
-    gateway = Gateway(namespace, RuleSet(namespace=(ROOT_RULE,)), settings)
+    namespace.sent_bytes_max = arguments.message_bytes_max
+    gateway = Gateway(namespace, Access(RuleSet(namespace=(ROOT_RULE,))), Settings())
     port = await gateway.listen(socket.create_server((arguments.host, arguments.port)))
     print(f"ready {port}", flush=True)
     try:

@@ -25,7 +25,11 @@ from bridge.model.name import EntityPath
 
 SHARDS = int(os.environ.get("SESSIONS_SHARDS", "4"))
 QUEUE = model.Queue(
-    name="sessions", requires_session=True, session_shards=SHARDS, lock_duration_ms=300_000
+    name="sessions",
+    requires_session=True,
+    session_shards=SHARDS,
+    lock_duration_ms=300_000,
+    folds_session_ids=True,
 )
 
 

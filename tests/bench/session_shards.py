@@ -57,7 +57,11 @@ async def _all() -> list[Figure]:
 
 async def _rate(installation: Installation, bridges: int, shards: int) -> tuple[float, str]:
     queue = Queue(
-        name="sessions", requires_session=True, session_shards=shards, lock_duration_ms=300_000
+        name="sessions",
+        requires_session=True,
+        session_shards=shards,
+        lock_duration_ms=300_000,
+        folds_session_ids=True,
     )
     async with bench(installation) as rabbit:
         await rabbit.declare(queue)
@@ -90,7 +94,7 @@ def _messages(queue: Queue) -> Iterator[Publish]:
             headers.SESSION_ID: text(session_id),
         }
         properties = Properties(headers=table, delivery_mode=2, message_id=str(number))
-        key = queue_key(queue, shard_of(session_id, queue.session_shards))
+        key = queue_key(queue, shard_of(queue, session_id))
         yield Publish(exchange, key, properties.encode(), BODY)
 
 

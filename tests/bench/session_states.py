@@ -19,7 +19,7 @@ from bridge.engine.namespace import RabbitNamespace
 from bridge.model import entity as model
 from bridge.model.name import EntityPath
 from bridge.topology import names
-from bridge.topology.shards import count_of, shard_of
+from bridge.topology.shards import shard_of
 from bridge.wire.sessions import state_properties
 from tests.bench.figure import Figure, report
 from tests.bench.rabbit import Bench, bench, fill, installations
@@ -103,7 +103,7 @@ async def _idle(rabbit: Bench, expected: int) -> tuple[float, float]:
 def _states() -> Iterator[Publish]:
     for number in range(SESSIONS):
         session_id = f"s{number}"
-        queue = names.sessions_queue(QUEUE.path, shard_of(session_id, count_of(QUEUE)))
+        queue = names.sessions_queue(QUEUE.path, shard_of(QUEUE, session_id))
         yield Publish("", queue, state_properties(session_id, now_ms()), STATE)
 
 

@@ -110,7 +110,7 @@ def _messages(start: int, end: int) -> Iterator[Publish]:
             headers.SESSION_ID: text(session_id := f"s{number % SESSIONS}"),
         }
         properties = Properties(headers=table, delivery_mode=2, message_id=str(number))
-        key = queue_key(QUEUE, shard_of(session_id, QUEUE.session_shards))
+        key = queue_key(QUEUE, shard_of(QUEUE, session_id))
         yield Publish(exchange, key, properties.encode(), BODY)
 
 

@@ -17,8 +17,8 @@ from tests.conformance.door import Door
 @pytest.fixture
 def door() -> Iterator[Door]:
     """A gateway with a queue `q`; its frames are small, so that much needs several."""
-    settings = Settings(message_bytes_max=1_048_576, limits=Limits(frame_bytes_max=4_096))
-    with Door(Queue(name="q"), settings=settings) as running:
+    settings = Settings(limits=Limits(frame_bytes_max=4_096))
+    with Door(Queue(name="q", max_message_size_kb=1_024), settings=settings) as running:
         yield running
 
 

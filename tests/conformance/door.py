@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from bridge.access.access import Access
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings
 from bridge.model.access_rules import RuleSet
@@ -60,8 +61,8 @@ class Door:
 
     async def _start(self) -> None:
         self.namespace = MemoryNamespace(*self._queues)
-        rules = RuleSet(namespace=self._rules)
-        self.gateway = Gateway(self.namespace, rules, self._settings)
+        access = Access(RuleSet(namespace=self._rules))
+        self.gateway = Gateway(self.namespace, access, self._settings)
         self.port = await self.gateway.listen(socket.create_server(("127.0.0.1", 0)))
         if self._tls is not None:
             listener = socket.create_server(("127.0.0.1", 0))

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from bridge.access.access import Access
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings
 from bridge.model.access_rules import RuleSet
@@ -33,12 +34,16 @@ async def gateway(
     is_tls_only: bool = False,
     app: web.Application | None = None,
     queue: Queue = QUEUE,
+    access: Access | None = None,
+    message_bytes_max: int = 262_144,
     **settings: object,
 ) -> AsyncIterator[tuple[Gateway, int]]:
     """Run a gateway; yields it with its port."""
+    namespace = namespace or MemoryNamespace(queue)
+    namespace.sent_bytes_max = message_bytes_max
     served = Gateway(
-        namespace or MemoryNamespace(queue),
-        RuleSet(namespace=rules or (ROOT_RULE,)),
+        namespace,
+        access or Access(RuleSet(namespace=rules or (ROOT_RULE,))),
         Settings(**settings),  # type: ignore[arg-type]
         app=app,
     )

@@ -11,8 +11,10 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from bridge.access.access import Access
 from bridge.gateway.http import HttpConnection
 from bridge.gateway.server import Gateway
+from bridge.model.access_rules import RuleSet
 from bridge.model.entity import Queue, Tier
 from bridge.rest import bodies, messages
 from bridge.rest.messages import Messages
@@ -20,6 +22,7 @@ from bridge.rest.target import Verb, parse_target
 from bridge.wire.amqp10.performatives import Attach, Disposition
 from tests.bench.memory_namespace import MemoryNamespace
 from tests.conformance.client import sas
+from tests.conformance.door import ROOT_RULE
 from tests.conformance.probe import check, undisturbed
 from tests.conformance.served import client, gateway, message
 from tests.conformance.test_storms import TURN_S_MAX, probing
@@ -30,7 +33,8 @@ from tests.fixtures.waiting import until
 async def served() -> AsyncIterator[tuple[Gateway, int]]:
     """A gateway with the API of messages, and its port."""
     space = MemoryNamespace(Queue(name="q", lock_duration_ms=60_000))
-    rest = Messages(space, lambda: found[0].rules, lambda: Tier.STANDARD)
+    access = Access(RuleSet(namespace=(ROOT_RULE,)))
+    rest = Messages(space, access, lambda: Tier.STANDARD)
 
     async def answer(request: web.Request) -> web.StreamResponse:
         target = parse_target(request.method, request.raw_path)
@@ -39,9 +43,7 @@ async def served() -> AsyncIterator[tuple[Gateway, int]]:
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
-    found: list[Gateway] = []
-    async with gateway(namespace=space, app=app) as (running, port):
-        found.append(running)
+    async with gateway(namespace=space, app=app, access=access) as (running, port):
         yield running, port
         space.forget()
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from bridge.access.access import Access
 from bridge.gateway.server import Gateway
 from bridge.gateway.settings import Settings
 from bridge.model.access_rules import RuleSet
@@ -45,9 +46,10 @@ class Served:
 
 
 @asynccontextmanager
-async def serve(door: Door, **settings: Any) -> AsyncIterator[Served]:
-    """Serve a bridge's entities over AMQP 1.0."""
-    gateway = Gateway(door.namespace, RuleSet(namespace=(ROOT_RULE,)), Settings(**settings))
+async def serve(door: Door, access: Access | None = None, **settings: Any) -> AsyncIterator[Served]:
+    """Serve a bridge's entities over AMQP 1.0, by default to whoever has the well-known key."""
+    access = access or Access(RuleSet(namespace=(ROOT_RULE,)))
+    gateway = Gateway(door.namespace, access, Settings(**settings))
     port = await gateway.listen(socket.create_server(("127.0.0.1", 0)))
     try:
         yield Served(door, gateway, port)

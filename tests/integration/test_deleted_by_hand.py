@@ -182,8 +182,10 @@ async def test_the_queues_of_a_shard_of_sessions_are_made_again(
     name_of: Callable[[str, int], str], endpoint: Endpoint, broker: Broker, confirming: Channel
 ) -> None:
     """Whoever holds a session of it has lost it; then its sessions are accepted as before."""
-    queue = model.Queue(name="orders", requires_session=True, session_shards=SHARDS)
-    (session_id,) = [each for each in "abcdefgh" if shard_of(each, SHARDS) == 1][:1]
+    queue = model.Queue(
+        name="orders", requires_session=True, session_shards=SHARDS, folds_session_ids=True
+    )
+    (session_id,) = [each for each in "abcdefgh" if shard_of(queue, each) == 1][:1]
     async with open_door(endpoint, broker.management_url, queue) as door:
         holder = await SessionClient(door).accept(session_id)
         await confirming.declarations.delete_queue(name_of(queue.name, 1))

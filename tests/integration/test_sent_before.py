@@ -88,7 +88,7 @@ async def test_a_purge_of_a_session_deletes_what_was_sent_before(door: Door) -> 
 def process_of(door: Door, vhost: str, session_id: str) -> str:
     """Erlang for the process of the queue that has a session."""
     entity = door.namespace.directory.receivable(PATH)
-    shard = shards.shard_of(session_id, shards.count_of(entity))
+    shard = shards.shard_of(entity, session_id)
     return f"whereis('{vhost}_{shards.active_queues(entity)[shard]}')"
 
 

@@ -28,6 +28,7 @@ QUEUE = model.Queue(
     max_delivery_count=3,
     requires_session=True,
     session_shards=COUNT,
+    folds_session_ids=True,
 )
 SESSIONS = [f"b{number:02}" for number in range(12)]
 DEAD = EntityPath("orders", SubQueue.DEAD_LETTER)
@@ -35,7 +36,7 @@ DEAD = EntityPath("orders", SubQueue.DEAD_LETTER)
 
 def of_shard(shard: int) -> str:
     """A session that is in a shard."""
-    return next(each for each in SESSIONS if shards.shard_of(each, COUNT) == shard)
+    return next(each for each in SESSIONS if shards.shard_of(QUEUE, each) == shard)
 
 
 @pytest_asyncio.fixture
@@ -191,10 +192,10 @@ async def test_another_bridge_owns_the_shards_of_one_that_ends(
                 )
         for client in clients[::2]:
             session_id = client.receiver.session_id
-            if shards.shard_of(session_id, COUNT) in theirs:
+            if shards.shard_of(QUEUE, session_id) in theirs:
                 assert isinstance(await client.wait_for_loss(), SessionLockLost)
             else:
-                assert shards.shard_of(session_id, COUNT) in ours
+                assert shards.shard_of(QUEUE, session_id) in ours
                 assert bodies(await client.receive(1)) == ["3"]
                 await client.close()
         for session_id in SESSIONS:

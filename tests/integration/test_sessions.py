@@ -16,7 +16,6 @@ from bridge.engine.clock import now_ms
 from bridge.engine.sessions import owner, windows
 from bridge.machine.sessions import ages
 from bridge.model import entity as model
-from bridge.model.entity import SESSION_SHARDS_DEFAULT
 from bridge.model.errors import (
     MessageLockLost,
     MessageNotFound,
@@ -128,6 +127,23 @@ async def test_an_abandoned_message_comes_again_before_the_next(door: Door) -> N
     assert dead.record.body == b"1"
     table = dead.record.properties.headers or {}
     assert python_value(table[headers.DEAD_LETTER_REASON]) == "MaxDeliveryCountExceeded"
+
+
+@pytest.mark.parametrize("ends_by", ["abandon", "lock"])
+async def test_a_dead_letter_of_a_session_counts_all_its_failed_deliveries(
+    door: Door, ends_by: str
+) -> None:
+    """Its last delivery, too, as a message without a session does."""
+    await send(door, "a", "1")
+    client = await accept(door, "a")
+    for _ in range(QUEUE.max_delivery_count - 1):
+        (message,) = await client.receive()
+        await client.settle(message, Abandon())
+    (message,) = await client.receive()
+    if ends_by == "abandon":
+        await client.settle(message, Abandon())
+    (dead,) = await door.client(path=DEAD).receive()
+    assert (dead.record.body, dead.delivery_count) == (b"1", QUEUE.max_delivery_count)
 
 
 async def test_a_session_that_is_closed_counts_nothing(door: Door) -> None:
@@ -402,9 +418,10 @@ async def test_what_is_old_is_published_again_where_rabbitmq_keeps_its_log(
     monkeypatch.setattr(owner, "SWEEP_S", 0.2)
     monkeypatch.setattr(ages, "STEP", 5)
     monkeypatch.setattr(ages, "GONE_MIN", 20)
-    of_busy = shard_of("busy", SESSION_SHARDS_DEFAULT)
+    entity = door.namespace.directory.receivable(PATH)
+    of_busy = shard_of(entity, "busy")
     names_ = (f"old {number}" for number in range(100))
-    old = next(each for each in names_ if shard_of(each, SESSION_SHARDS_DEFAULT) == of_busy)
+    old = next(each for each in names_ if shard_of(entity, each) == of_busy)
     await send(door, old, "1", "2")
     busy = await accept(door, "busy")
     for number in range(40):

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from bridge.access.access import Access
 from bridge.admin.server import AdminServer
 from bridge.background.supervisor import Standing, Supervisor
 from bridge.broker.connection.endpoint import Endpoint
@@ -19,7 +20,6 @@ from bridge.broker.errors import BrokerError
 from bridge.engine.api import Defer, ReceiveMode
 from bridge.gateway.server import Gateway
 from bridge.model import entity as model
-from bridge.model.access_rules import RuleSet
 from bridge.model.name import EntityPath
 from bridge.sidecar.idle_watch import IdleWatch
 from bridge.sidecar.journal_watch import JournalWatch
@@ -153,7 +153,7 @@ async def open_bridge(
             supervisor=supervisor,
         )
         await admin.start(listener)
-        gateway = Gateway(door.namespace, RuleSet(), supervisor=supervisor)
+        gateway = Gateway(door.namespace, Access(), supervisor=supervisor)
         port = await gateway.listen(listening)
         idle = IdleWatch(door.sidecar, door.namespace.disposal)
         idle.follow(Changes(after={each.name: each for each in queues}))

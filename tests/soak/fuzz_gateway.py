@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
+from bridge.access.access import Access
 from bridge.gateway.admission import Visit
 from bridge.gateway.connection import Connection
 from bridge.gateway.server import Gateway
@@ -432,7 +433,7 @@ async def fuzz(frames: int, seed: int, *, says_progress: bool = False) -> Report
     loop.set_exception_handler(lambda _, context: watch.seen.append(str(context)))
     report, sas = Report(), token()
     namespace = fresh_namespace()
-    gateway = Gateway(namespace, RuleSet(namespace=(RULE,)), Settings(message_bytes_max=4096))
+    gateway = Gateway(namespace, Access(RuleSet(namespace=(RULE,))), Settings())
     last_said = 0
     try:
         while report.mutated < frames:
@@ -453,9 +454,11 @@ async def fuzz(frames: int, seed: int, *, says_progress: bool = False) -> Report
     return report
 
 
-def fresh_namespace() -> MemoryNamespace:
+def fresh_namespace(sent_bytes_max: int = 4_096) -> MemoryNamespace:
     """Return an empty namespace: what conversations left is not the gateway's memory."""
-    return MemoryNamespace(Queue(name="q", lock_duration_ms=5_000))
+    namespace = MemoryNamespace(Queue(name="q", lock_duration_ms=5_000))
+    namespace.sent_bytes_max = sent_bytes_max
+    return namespace
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ import tracemalloc
 from dataclasses import dataclass, field
 from typing import Final
 
+from bridge.access.access import Access
 from bridge.gateway.admission import Visit
 from bridge.gateway.connection import Connection
 from bridge.gateway.server import Gateway
@@ -221,9 +222,8 @@ async def fuzz(frames: int, seed: int, *, says_progress: bool = False) -> Costs:
     logger = logging.getLogger("busbridge.gateway")
     logger.addHandler(watch)
     costs, sas, last_said = Costs(), token(), 0
-    namespace = fresh_namespace()
-    settings = Settings(message_bytes_max=MESSAGE_BYTES_MAX)
-    gateway = Gateway(namespace, RuleSet(namespace=(RULE,)), settings)
+    namespace = fresh_namespace(MESSAGE_BYTES_MAX)
+    gateway = Gateway(namespace, Access(RuleSet(namespace=(RULE,))), Settings())
     try:
         while costs.frames < frames:
             conversation_seed = seed * 1_000_003 + costs.conversations
@@ -233,7 +233,7 @@ async def fuzz(frames: int, seed: int, *, says_progress: bool = False) -> Costs:
             if costs.conversations % 20 == 0:
                 # what it has stored is no cost of the next frame, nor is Python's look at all of it
                 namespace.forget()
-                gateway.namespace = namespace = fresh_namespace()
+                gateway.namespace = namespace = fresh_namespace(MESSAGE_BYTES_MAX)
                 gc.collect()
             if says_progress and costs.frames - last_said >= frames / 20:
                 last_said = costs.frames

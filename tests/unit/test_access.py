@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from bridge.model.access import (
     HTTP_GRACE_S,
-    Claims,
-    cause_of,
-    missing_right,
     parse,
     sign,
     verify_key,
     verify_token,
 )
-from bridge.model.access_rules import RuleSet, read_rules
+from bridge.model.access_policy import read_policy
+from bridge.model.access_rules import RuleSet
+from bridge.model.claims import Claims, cause_of, missing_right
 from bridge.model.entity import AuthorizationRule, Namespace, Queue, Right
 from bridge.model.errors import ArgumentError, Unauthorized
 from bridge.model.name import parse_path
@@ -316,7 +315,7 @@ def test_rules_of_a_namespace() -> None:
 
 def test_rules_file() -> None:
     """A rules file gives rules to the namespace or to an entity."""
-    rules = read_rules(
+    rules = read_policy(
         json.dumps(
             {
                 "rules": [
@@ -330,7 +329,7 @@ def test_rules_file() -> None:
                 ]
             }
         )
-    )
+    ).rules
     everything: Claims = verify_key("all", "s", rules)
     assert everything.allows(Right.MANAGE, "x")
     sender = verify_key("in", "k", rules)
@@ -368,7 +367,7 @@ def test_bad_rules_file(document: object, why: str) -> None:
     """A bad rules file is refused with the rule and the field, and without any key."""
     text = document if isinstance(document, str) else json.dumps(document)
     with pytest.raises(ArgumentError, match=why) as caught:
-        read_rules(text)
+        read_policy(text)
     assert "secret-key" not in str(caught.value)
 
 

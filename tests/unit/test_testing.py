@@ -13,7 +13,7 @@ import yaml
 from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.node.installation import Installation
 from bridge.cli.settings import OPTIONS
-from bridge.model.access_rules import read_rules
+from bridge.model.access_policy import read_policy
 from bridge.testing import container, plugin
 from bridge.testing.rabbitmq import NoRabbitMQ, rabbitmq_flags
 
@@ -29,7 +29,7 @@ def test_pytest_finds_the_plugin() -> None:
 
 def test_a_container_s_bridge_takes_its_rules() -> None:
     """One rule with all rights, as the bridge reads it, and in the connection string."""
-    rules = read_rules(container.rules_document("a+key="))
+    rules = read_policy(container.rules_document("a+key=")).rules
     assert rules.has_key("a+key=")
     (rule,) = json.loads(container.rules_document("a+key="))["rules"]
     text = container.connection_string("localhost", 1234, "a+key=")

@@ -25,9 +25,10 @@ from bridge.client.core.wire import Answer, Channel, Delivery, Timer, Wire, succ
 from bridge.client.exceptions import ServiceBusAuthorizationError, ServiceBusError
 from bridge.machine.credit.effects import Deliver, Return, Withdrawn
 from bridge.machine.deduplicator import CopyStatus, Deduplicator, Left
+from bridge.machine.fate import Fate
 from bridge.machine.settled import SettledMemory
 from bridge.message import moves
-from bridge.message.fate import Fate, fate_of, is_stray
+from bridge.message.fate import failures_of, fate_of, is_stray
 from bridge.message.message import facts, unreadable
 from bridge.message.moves import Move
 from bridge.model.name import SubQueue
@@ -125,7 +126,7 @@ class EntityReceiver:
 
     def _follow(self, described: Described) -> None:
         self._described = described
-        self._credit.limit(self.place.deliveries_max)
+        self._credit.limit(self.place.rules.waiting_max)
         if described.is_peeked:
             self.record.begin()
 
@@ -253,13 +254,13 @@ class EntityReceiver:
             self._on_message(held)
 
     def _on_message(self, held: Held) -> None:
-        fate = fate_of(held, self.place, self._wire.now_ms())
+        fate = fate_of(held, self.place.rules, self._wire.now_ms())
         if fate is not Fate.AVAILABLE:
             self._credit.discarded(held.fetch)
             self._settling.end(held, fate)
             return
         if self.place.is_dead_letter:
-            held.failures = held.died_after(self.place.queue.max_delivery_count)
+            held.failures = failures_of(held, self.place)
         elif held.failures:
             self.record.failed(held.number, held.failures)
         receiver = self._credit.arrived(held.fetch, held, self._wire.now_s())
@@ -352,7 +353,7 @@ class EntityReceiver:
             self._turn_soon()
 
     def _offer(self, receiver: int, held: Held) -> None:
-        fate = fate_of(held, self.place, self._wire.now_ms())
+        fate = fate_of(held, self.place.rules, self._wire.now_ms())
         if fate is Fate.AVAILABLE:
             self._deliver(receiver, held)
         else:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from bridge.message.fate import rules_of
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.model.name import SubQueue
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.description import Described
-
-UNLIMITED = 1 << 31
-"""The delivery limit of dead letters, which are not dead-lettered again."""
 
 
 class QueuePlace:
@@ -23,6 +21,7 @@ class QueuePlace:
         is_dead_letter: whether `resource` is a dead-letter queue.
         active_exchange: where a sequencer publishes numbered messages.
         reader: reads the subscriptions in a topic's message.
+        rules: what ends its messages.
     """
 
     def __init__(self, described: Described, sub_queue: SubQueue) -> None:
@@ -33,16 +32,16 @@ class QueuePlace:
         self.path = self.queue.path
         self.resource = name_of(self.queue.path)
         self.active_exchange = names.active_exchange(self.queue.front)
-        self.reader = reader_of(self.queue)
-
-    @property
-    def deliveries_max(self) -> int:
-        """How many failed deliveries dead-letter a message."""
-        return UNLIMITED if self.is_dead_letter else self.queue.max_delivery_count
+        self._follow()
 
     def update(self, described: Described) -> bool:
         """Take over a changed definition; return whether the entity was created anew."""
         assert not isinstance(described.entity, model.Topic)
         is_new = incarnation_of(described.entity) != incarnation_of(self.queue)
-        self.queue, self.reader = described.entity, reader_of(described.entity)
+        self.queue = described.entity
+        self._follow()
         return is_new
+
+    def _follow(self) -> None:
+        self.reader = reader_of(self.queue)
+        self.rules = rules_of(self.queue, is_dead_letter=self.is_dead_letter)

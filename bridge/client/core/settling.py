@@ -23,9 +23,9 @@ from bridge.client.exceptions import (
 )
 from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.deduplicator import Deduplicator, Left
+from bridge.machine.fate import Fate
 from bridge.message import moves
-from bridge.message.fate import Fate
-from bridge.message.message import DELIVERY_COUNT_EXCEEDED, EXPIRED
+from bridge.message.fate import death_of
 from bridge.message.moves import Move
 
 RETRY_S = 1.0
@@ -94,12 +94,11 @@ class Settling:
 
     def end(self, held: Held, fate: Fate) -> None:
         """Complete or dead-letter a message that no receiver may have."""
-        place = self._place
-        if fate is Fate.EXPIRED and not place.queue.dead_lettering_on_message_expiration:
+        death = death_of(fate, self._place.queue)
+        if death is None:
             self.settle(held)
             return
-        reason, description = EXPIRED if fate is Fate.EXPIRED else DELIVERY_COUNT_EXCEEDED
-        dead = moves.dead_letter(place, held, reason, description, {}, held.failures)
+        dead = moves.dead_letter(self._place, held, *death, {}, held.failures)
         self.surely(held, dead, Left.DEAD_LETTERED)
 
     def refuse(self, held: Held, error: Exception) -> None:

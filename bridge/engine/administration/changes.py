@@ -39,6 +39,7 @@ from bridge.model.filters.mismatches import mismatches
 from bridge.model.filters.rules import check_rule
 from bridge.topology import definitions, names
 from bridge.topology.capabilities import Capabilities
+from bridge.topology.shards import with_shards
 
 SQL_FILTERS_MAX = 2_000
 CORRELATION_FILTERS_MAX = 100_000
@@ -82,21 +83,19 @@ class Administration:
         Raises:
             EntityAlreadyExists: an entity of this name exists.
             EntityNotFound: a subscription's topic does not exist.
-            EntityConflict: RabbitMQ has a different object of a name that the entity needs.
+            EntityConflict: RabbitMQ has a different object of a name that the entity needs, or a
+                definition of the entity that this version cannot read.
             InvalidRule, QuotaExceeded: as `create_rule`, of a subscription's rules.
             ServerBusy: another change of the entity takes too long.
         """
         async with self.alone(entity.front):
             if await self.read(entity.path) is not None:
                 raise EntityAlreadyExists(texts.already_exists(entity.path))
-            if isinstance(entity, model.Subscription) and not isinstance(
-                await self.read(entity.topic), model.Topic
-            ):
-                raise EntityNotFound(texts.not_found(entity.topic))
+            self._directory.check_readable((entity.path,))
+            topic = await self._topic_of(entity)
             self._check_rules(entity, ())
-            made = replace(
-                model.with_shards(entity, self._session_shards), incarnation=new_incarnation()
-            )
+            made = replace(with_shards(entity, self._session_shards), incarnation=new_incarnation())
+            made = definitions.with_folded_ids(made, topic)
             await self.write(made)
             return made
 
@@ -229,6 +228,15 @@ class Administration:
         if not isinstance(found, model.Subscription):
             raise EntityNotFound(texts.not_found(subscription))
         return found.rules
+
+    async def _topic_of(self, entity: model.Entity) -> model.Topic | None:
+        """Return a subscription's topic, None for another entity; raises EntityNotFound."""
+        if not isinstance(entity, model.Subscription):
+            return None
+        topic = await self.read(entity.topic)
+        if not isinstance(topic, model.Topic):
+            raise EntityNotFound(texts.not_found(entity.topic))
+        return topic
 
     async def _subscription(self, path: str) -> model.Subscription:
         found = await self._there(path)
@@ -367,4 +375,4 @@ def _check(subscription: str, rule: model.Rule) -> None:
     except InvalidRule as error:
         raise InvalidRule(f"The rule '{rule.name}' of '{subscription}': {error}") from None
     for mismatch in mismatches(rule):
-        log.warning("rule.mismatch path=%s rule=%s error=%s", subscription, rule.name, mismatch)
+        log.warning("rule.mismatch path=%s rule=%s error=%r", subscription, rule.name, mismatch)

@@ -13,13 +13,15 @@ from bridge.engine.administration.reading import Reading
 from bridge.engine.poison import Poison
 from bridge.model import entity as model
 from bridge.model.errors import (
+    EntityConflict,
     EntityDisabled,
     EntityNotFound,
     NotAllowed,
 )
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import definitions
-from bridge.topology.entity_table import Changes, EntityTable, bare
+from bridge.topology.definitions import bare
+from bridge.topology.entity_table import Changes, EntityTable
 from bridge.topology.resources import Finding
 
 log = logging.getLogger(__name__)
@@ -170,6 +172,17 @@ class Directory:
     def known(self, path: str) -> model.Entity | None:
         """Return an entity as last read, taken over or not; a topic has its subscriptions."""
         return self._read.find(path.lower())
+
+    def check_readable(self, paths: Iterable[str]) -> None:
+        """Refuse to make entities over definitions that this version cannot read.
+
+        Raises:
+            EntityConflict: one of these paths has such a definition.
+        """
+        vhost, unreadable = self._management.vhost, self._reading.unreadable
+        for path in paths if unreadable else ():
+            if definitions.parameter_name(vhost, path) in unreadable:
+                raise EntityConflict(texts.unreadable_definition(path))
 
     def part(self, entity: model.Entity) -> model.Namespace:
         """Return a namespace of one entity alone; of a subscription, with its topic."""

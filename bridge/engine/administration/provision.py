@@ -34,8 +34,8 @@ from bridge.topology.bridged import shared
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
 from bridge.topology.compiler import compile_part
+from bridge.topology.definitions import bare
 from bridge.topology.diff import Action, Change, diff
-from bridge.topology.entity_table import bare
 from bridge.topology.mixed import refusal
 from bridge.topology.names import base_of, resource_base
 from bridge.topology.parts import journal

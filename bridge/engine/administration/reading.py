@@ -40,6 +40,7 @@ class Reading:
     Attributes:
         digest: of the last answer that was accepted whole; empty when single definitions may have
             changed since.
+        unreadable: the parameters of definitions that are there and cannot be read.
     """
 
     def __init__(self, vhost: str) -> None:
@@ -49,6 +50,7 @@ class Reading:
         self._own_name = definitions.namespace_parameter_name(vhost)
         self._texts: dict[str, str] = {}
         self._paths: dict[str, str] = {}
+        self.unreadable: set[str] = set()
 
     def read_all(self, rows: Sequence[Row]) -> Read:
         """Decode the definitions whose texts have changed."""
@@ -94,6 +96,8 @@ class Reading:
                 self._paths[name] = entity.path.lower()
         for name in self._paths.keys() - read.texts.keys() - skipped.keys():
             now[self._paths.pop(name)] = None
+        stay = self.unreadable & read.texts.keys() - read.entities.keys()
+        self.unreadable = stay | (read.unreadable.keys() - skipped.keys())
         # A text that was not decoded, as it was known, may not be what is known by now.
         decoded = {*read.entities, *read.unreadable}
         if read.base is not None:
@@ -113,12 +117,14 @@ class Reading:
         """Take one definition over; return its entity by path, and why it is unreadable, or ""."""
         self.digest = b""
         self._texts.pop(name, None)
+        self.unreadable.discard(name)
         if form is None:
             self._paths.pop(name, None)
             return {path.lower(): None}, ""
         try:
             entity = self._entity(name, form)
         except Exception as error:
+            self.unreadable.add(name)
             return {}, f"{type(error).__name__}: {error}"
         self._paths[name] = path.lower()
         return {path.lower(): entity}, ""

@@ -22,18 +22,20 @@ from bridge.engine.administration.provision import (
     provision,
 )
 from bridge.engine.administration.upkeep import Upkeep
+from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.entity_size import full_entities
 from bridge.engine.sending.requests import FULL_S, Sending
 from bridge.engine.state import State, policy_reasons
 from bridge.model import entity as model
+from bridge.model.duration import time_text
 from bridge.model.errors import EntityConflict, ServerBusy
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.definitions import entities, with_incarnations
-from bridge.topology.entity_table import bare
+from bridge.topology.definitions import bare, entities, with_incarnations
 from bridge.topology.lacking import SHARED
 from bridge.topology.names import front_path
 from bridge.topology.resources import Finding
+from bridge.topology.shards import spells_sessions
 from bridge.topology.sharing import others
 
 log = logging.getLogger(__name__)
@@ -136,6 +138,7 @@ class Reconciler:
         """
         live = await read_live(self._management)
         await self._directory.read()
+        self._directory.check_readable(each.path for each in entities(namespace))
         there = self._directory.namespace
         await self.upkeep.begin()
         wanted = await asyncio.to_thread(self._wanted, namespace, there)
@@ -165,7 +168,12 @@ class Reconciler:
 
     def _wanted(self, namespace: model.Namespace, there: model.Namespace) -> model.Namespace:
         return with_incarnations(
-            merged(there, namespace), there, new_incarnation, session_shards=self._session_shards
+            merged(there, namespace),
+            there,
+            new_incarnation,
+            session_shards=self._session_shards,
+            made_at=time_text(now_ms()),
+            folds_session_ids=True,
         )
 
     async def check(self) -> None:
@@ -184,6 +192,8 @@ class Reconciler:
             self._directory.take()
             await self._policies.put(others=self.upkeep.others, is_look=True)
             namespace = self._directory.namespace
+            receivable = model.receive_entities(namespace)
+            self._state.spelt = [each.path for each in receivable if spells_sessions(each)]
             for entity in await full_entities(namespace, self._management):
                 self._sending.note_full(entity.path, POLL_S + FULL_S)
             self._state.note_alarms(await self._management.alarms())

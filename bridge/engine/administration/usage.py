@@ -1,8 +1,10 @@
-"""Reports to the leaders of temporary entities that clients of this bridge use the entities.
+"""Reports to the leaders of entities that clients of this bridge use the entities.
 
-A leader sees sends itself; reports are about receivers, settlement, renewal and peeks. An open
-receiver is use as long as it is open. `machine.use_reports` decides when to report. A report is
-published to the entity's inbox, so the present or the next leader gets it.
+A leader sees sends itself; reports are about receivers, settlement, renewal, peeks and schedules.
+An open receiver is use as long as it is open. `machine.use_reports` decides when to report. A
+report is published to the entity's inbox, so the present or the next leader gets it.
+
+Settlements and renewals are noted for temporary entities alone: they cost each message.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from bridge.broker import failpoint
 from bridge.broker.errors import BrokerError
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.services import Services
-from bridge.machine.idleness import key_of, watched
-from bridge.machine.use_reports import UseReports
+from bridge.machine.idleness import key_of, watched, with_below
+from bridge.machine.use_reports import ACCESS_REPORT_MS, REPORT_MS, UseReports
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
@@ -29,7 +31,18 @@ from bridge.wire import envelope
 TICK_S = 1.0
 """The time between two notes of open receivers, and between attempts of a failed report."""
 
+ACCESS_LOOK_S = 60.0
+"""The time between two notes of open receivers of entities that are not temporary."""
+
+ACCESSES_TOLD = 20
+"""Reports about entities that are not temporary, in one `TICK_S`: others are not held up."""
+
 _RANDOM_BYTES = envelope.IDENTITY_BYTES - 6
+
+NOT_LED = -1
+"""In place of a time: this process does not lead the entity."""
+
+LedMs = Callable[[str, bytes], int]
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +53,8 @@ class Usage:
     Args:
         open_paths: returns the entities that have open receivers (lower case).
         clock: the time (UTC ms).
+        led_ms: returns when an entity was used last, as far as its leader here knows (UTC ms; 0:
+            never; -1: it is not led here), given the path of its queue or topic, and its own key.
     """
 
     def __init__(
@@ -47,40 +62,73 @@ class Usage:
         services: Services,
         open_paths: Callable[[], Iterable[str]],
         clock: Callable[[], int] = now_ms,
+        led_ms: LedMs = lambda front, key: NOT_LED,
     ) -> None:
         self._sender = services.sender
         self._locks = services.locks
         self._open_paths = open_paths
         self._clock = clock
-        self._watched: dict[str, tuple[bytes, str]] = {}
+        self._led_ms = led_ms
+        self._known: dict[str, tuple[bytes, str]] = {}
+        self._watched: set[str] = set()
         self._were_open: set[str] = set()
         self._of_front: dict[str, list[str]] = {}
+        self._temporary: set[str] = set()
         self._reports: dict[str, UseReports] = {}
         self._noted: set[str] = set()
+        self._accessed: dict[str, None] = {}
+        self._looked_s = float("-inf")
         self._wake = asyncio.Event()
 
     def follow(self, changes: Changes) -> None:
-        """Take over which entities are temporary from changed definitions."""
+        """Take over changed definitions: which entities there are, and which are temporary."""
         fronts = dict(changes.fronts)
         for path in changes.before:
-            if (gone := self._of_front.pop(path, None)) is not None and path not in fronts:
-                del self._reports[path]
-            for each in gone or ():
-                del self._watched[each]
+            for each in self._of_front.pop(path, ()):
+                del self._known[each]
+                self._watched.discard(each)
+            if path not in fronts:
+                self._reports.pop(path, None)
+                self._temporary.discard(path)
         for front, entity in fronts.items():
-            there = {each.path.lower(): (key_of(each), front) for each in watched(entity)}
-            if not there:
-                self._reports.pop(front, None)
-                continue
-            self._watched |= there
+            there = {each.path.lower(): (key_of(each), front) for each in with_below(entity)}
+            self._known |= there
             self._of_front[front] = list(there)
-            self._reports.setdefault(front, UseReports()).keep({key for key, _ in there.values()})
+            temporary = {each.path.lower() for each in watched(entity)}
+            self._watched |= temporary
+            self._temporary.discard(front)
+            if temporary:
+                self._temporary.add(front)
+            if (reports := self._reports.get(front)) is not None:
+                reports.interval_ms = REPORT_MS if temporary else ACCESS_REPORT_MS
+                reports.keep({key for key, _ in there.values()})
+        if self._known:
             self._wake.set()
 
     def note(self, path: EntityPath) -> None:
-        """Note that a client uses an entity, or its dead-letter sub-queue."""
-        if self._watched:
+        """Note that a client uses an entity, or its dead-letter sub-queue, if it is temporary."""
+        if self._watched and path.key in self._watched:
             self._note(path.key)
+
+    def note_access(self, path: EntityPath) -> None:
+        """Note that a client uses an entity, or its dead-letter sub-queue."""
+        self._note(path.key)
+
+    def accessed_ms(self, paths: Sequence[str]) -> list[int]:
+        """Return two times for each entity: when it was used last (UTC ms; 0: never).
+
+        The first is that of this bridge's clients, the second that of all that its leader knows, or
+        `NOT_LED`.
+        """
+        open_paths, now_ms = set(self._open_paths()), self._clock()
+        found = []
+        for path in paths:
+            key, front = self._known.get(path.lower(), (b"", ""))
+            reports = self._reports.get(front)
+            own_ms = 0 if reports is None else reports.used_ms(key)
+            is_open = path.lower() in open_paths
+            found += [now_ms if is_open else own_ms, self._led_ms(front, key)]
+        return found
 
     def answer(self, paths: Sequence[str], find: Callable[[str], model.Entity | None]) -> list[int]:
         """Return two numbers for each entity, for another bridge.
@@ -97,37 +145,52 @@ class Usage:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._watched:
+            while self._known:
                 self._note_open()
                 await self._tell_due()
+                await self._tell_accesses()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
                         await self._wake.wait()
                 self._wake.clear()
 
     def _age_ms(self, path: str) -> int:
-        found = self._watched.get(path.lower())
-        age_ms = self._reports[found[1]].age_ms(found[0], self._clock()) if found else None
+        key, front = self._known.get(path.lower(), (b"", ""))
+        reports = self._reports.get(front)
+        age_ms = reports.age_ms(key, self._clock()) if reports is not None else None
         return -1 if age_ms is None else age_ms
 
     def _note(self, path: str) -> None:
-        found = self._watched.get(path)
+        found = self._known.get(path)
         if found is None:
             return
         key, front = found
         now_ms = self._clock()
-        reports = self._reports[front]
+        reports = self._reports.get(front)
+        is_temporary = front in self._temporary
+        if reports is None:
+            reports = UseReports() if is_temporary else UseReports(ACCESS_REPORT_MS, now_ms)
+            self._reports[front] = reports
         reports.note(key, now_ms)
+        if not is_temporary:
+            self._accessed[front] = None
+            return
         self._noted.add(front)
         if reports.is_due(now_ms):
             self._wake.set()
 
     def _note_open(self) -> None:
         """Note uses by open receivers, and by those that were closed since the last call."""
-        open_paths = self._watched.keys() & set(self._open_paths())
+        all_open = set(self._open_paths())
+        open_paths = self._watched & all_open
         for path in open_paths | self._were_open:
             self._note(path)
         self._were_open = open_paths
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._looked_s >= ACCESS_LOOK_S:
+            self._looked_s = now_s
+            for path in all_open - open_paths:
+                self._note(path)
 
     async def _tell_due(self) -> None:
         now_ms = self._clock()
@@ -138,7 +201,21 @@ class Usage:
             elif reports.is_due(now_ms):
                 await self._tell(front, reports)
 
-    async def _tell(self, front: str, reports: UseReports) -> None:
+    async def _tell_accesses(self) -> None:
+        """Report uses of entities that are not temporary: some, those that wait longest first."""
+        now_ms, told = self._clock(), 0
+        for front in list(self._accessed):
+            reports = self._reports.get(front)
+            if reports is None or not reports.is_open or front in self._temporary:
+                del self._accessed[front]
+            elif reports.is_due(now_ms):
+                del self._accessed[front]
+                told += 1
+                if not await self._tell(front, reports) or told == ACCESSES_TOLD:
+                    return
+
+    async def _tell(self, front: str, reports: UseReports) -> bool:
+        """Report the uses of a queue or topic, or try again later; return whether it is done."""
         used = reports.take(self._clock())
         identity = self._locks.instance + os.urandom(_RANDOM_BYTES)
         body = envelope.encode_used(identity, used)
@@ -147,7 +224,10 @@ class Usage:
             failpoint.reach("usage.told")
         except (ServiceBusError, BrokerError) as error:
             reports.not_told(key for key, _ in used)
+            self._accessed[front] = None
             log.info("usage.untold entity=%s error=%s", front, error)
+            return False
+        return True
 
 
 def _is_refused(entity: model.Entity | None) -> bool:

@@ -24,6 +24,7 @@ from bridge.engine.browse.page import Page
 from bridge.engine.browse.view import BrowseView, Copy
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.services import Services
+from bridge.engine.sessions.membership import members_of
 from bridge.machine.browse import Place, expires_ms, is_active_entry
 from bridge.message.message import death_of, died_after
 from bridge.model import entity as model
@@ -114,7 +115,8 @@ class Browsing:
         Raises:
             ServerBusy: RabbitMQ does not answer now.
         """
-        page = Page(min(count, COUNT_MAX), session_id)
+        takes = None if session_id is None else members_of(entity, session_id)
+        page = Page(min(count, COUNT_MAX), takes)
         try:
             if isinstance(entity, model.Topic):
                 await self._scheduled(page, entity.path, self._topic(entity), start)
@@ -277,7 +279,7 @@ async def _read_on(page: Page, start: int, named: Named, read: Read) -> None:
         named: returns the source's next numbers.
         read: adds the messages with these numbers to the page.
     """
-    limit = page.count if page.session_id is None else SESSION_READ_MAX
+    limit = page.count if page.takes is None else SESSION_READ_MAX
     while numbers := await named(start, limit):
         await read(numbers)
         if len(numbers) < limit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.engine.api import Received
-from bridge.wire.sessions import session_id_in
+from bridge.engine.sessions.membership import IsMember
 
 PAGE_BYTES_MAX = 1 << 20
 """The most bytes of a page; its first message may be larger."""
@@ -13,11 +13,16 @@ PREFETCH = 64
 
 
 class Page:
-    """The messages that the sources have given; `result` returns those of the lowest numbers."""
+    """The messages that the sources have given; `result` returns those of the lowest numbers.
 
-    def __init__(self, count: int, session_id: str | None) -> None:
+    Attributes:
+        count: the most messages of the page.
+        takes: tells by its headers whether a message is wanted; `None`: each message is.
+    """
+
+    def __init__(self, count: int, takes: IsMember | None) -> None:
         self.count = count
-        self.session_id = session_id
+        self.takes = takes
         self._found: dict[int, Received] = {}
         self._bytes = 0
         self._end: int | None = None
@@ -34,7 +39,7 @@ class Page:
     @property
     def prefetch(self) -> int:
         """The prefetch of a read for this page."""
-        return PREFETCH if self.session_id is not None else min(self.count + 4, PREFETCH)
+        return PREFETCH if self.takes is not None else min(self.count + 4, PREFETCH)
 
     @property
     def is_full(self) -> bool:
@@ -44,8 +49,7 @@ class Page:
     def add(self, received: Received) -> None:
         """Add a message, unless the peek is for another session."""
         record = received.record
-        wanted = self.session_id
-        if wanted is not None and session_id_in(record.properties.headers or {}) != wanted:
+        if self.takes is not None and not self.takes(record.properties.headers or {}):
             return
         self._found[received.sequence_number] = received
         self._bytes += len(record.body) + 500

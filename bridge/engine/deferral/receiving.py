@@ -11,7 +11,7 @@ from bridge.engine.api import Complete, Disposition, Received, ReceiveMode, Rele
 from bridge.engine.deferral.entities import Deferral
 from bridge.engine.ownership.services import Services
 from bridge.engine.peers import Peers
-from bridge.engine.sessions.accepting import is_of_session
+from bridge.engine.sessions.membership import members_of
 from bridge.engine.settlement.showing import read_shown
 from bridge.model import entity as model
 from bridge.model.errors import MessageNotFound
@@ -50,9 +50,11 @@ class DeferredReceiving:
             return []
         locks = await self._deferral.lock(entity, path.sub_queue, list(dict.fromkeys(numbers)))
         received = [await self._received(path, lock) for lock in locks]
-        if session_id is not None and not all(is_of_session(each, session_id) for each in received):
-            await self._settle_all(path, locks, Release())
-            raise MessageNotFound(texts.DEFERRED_NOT_FOUND)
+        if session_id is not None:
+            is_member = members_of(entity, session_id)
+            if not all(is_member(each.record.properties.headers or {}) for each in received):
+                await self._settle_all(path, locks, Release())
+                raise MessageNotFound(texts.DEFERRED_NOT_FOUND)
         self._counters.delivered += len(received)
         if mode is ReceiveMode.PEEK_LOCK:
             return received

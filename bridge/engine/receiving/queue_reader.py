@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
@@ -28,19 +29,16 @@ from bridge.machine.arrival import MALFORMED_MESSAGE
 from bridge.machine.credit.effects import Deliver, Return, Withdrawn
 from bridge.machine.credit.strategy import Strategy
 from bridge.machine.deduplicator import CopyStatus, Deduplicator, Left
+from bridge.machine.fate import Fate
 from bridge.machine.settled import SettledMemory
-from bridge.message.fate import Fate, fate_of, is_stray
+from bridge.message.fate import failures_of, fate_of, is_stray, rules_of
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
-from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.wire.basic import Properties
 from bridge.wire.record import Record
-
-UNLIMITED = 1 << 31
-"""The delivery limit of dead letters, and of messages that are forwarded."""
 
 RETURNED = "engine.release.returned"
 
@@ -89,9 +87,8 @@ class QueueReader:
         self._departure = departure = services.departure
         self._poison = departure.poison
         self._leaves: dict[Fate, Leave | None] = {
-            Fate.AVAILABLE: None,
-            Fate.EXPIRED: departure.expire,
-            Fate.DELIVERY_COUNT_EXCEEDED: departure.dead_letter_failed,
+            fate: None if fate is Fate.AVAILABLE else partial(departure.finish, fate=fate)
+            for fate in Fate
         }
         self._deliver = deliver
         self._locks = services.locks
@@ -236,9 +233,8 @@ class QueueReader:
         return self._consumers.close()
 
     def _limit(self) -> None:
-        # A forwarding counts as no delivery.
-        is_unlimited = self.is_dead_letter or target_of(self.queue)
-        self._credit.limit(UNLIMITED if is_unlimited else self.queue.max_delivery_count)
+        self._rules = rules_of(self.queue, is_dead_letter=self.is_dead_letter)
+        self._credit.limit(self._rules.waiting_max)
 
     def _act(self) -> None:
         """Carry out the strategy's effects, which bring fetches in line with credit."""
@@ -307,7 +303,7 @@ class QueueReader:
             self._wake.soon()
             return
         if self.is_dead_letter:
-            holding.failures = holding.died_after(self.queue.max_delivery_count)
+            holding.failures = failures_of(holding, self)
         elif holding.failures:
             self._record.failed.note(holding.number, holding.failures)
         receiver = self._credit.arrived(fetch, holding, self._loop.time())
@@ -393,4 +389,4 @@ class QueueReader:
 
     def _reason_to_leave(self, holding: HeldMessage) -> Leave | None:
         """Return how a message must leave that no receiver may have, or `None`."""
-        return self._leaves[fate_of(holding, self, now_ms())]
+        return self._leaves[fate_of(holding, self._rules, now_ms())]

@@ -26,7 +26,7 @@ from bridge.model.errors import (
     ServiceBusError,
 )
 from bridge.model.name import SHORT_ID_BYTES
-from bridge.model.tiers import message_size_max_bytes
+from bridge.model.tiers import sendable_bytes_max
 from bridge.topology import names
 from bridge.topology.policy import MEBIBYTE
 from bridge.wire import envelope
@@ -55,7 +55,7 @@ class Sending:
 
     Attributes:
         tier: the namespace's tier.
-        message_bytes_max: RabbitMQ's largest message; set when its version is known.
+        message_bytes_max: RabbitMQ's largest message (`max_message_size`); set at the start.
     """
 
     def __init__(self, services: Services) -> None:
@@ -83,6 +83,10 @@ class Sending:
         if asyncio.get_running_loop().time() >= full_until_s:
             return ""
         return texts.full(type(entity).__name__, entity.path, capacity_mb(entity) * MEBIBYTE)
+
+    def limit_bytes(self, entity: model.SendEntity) -> int:
+        """Return the size of the largest message that an entity takes from its senders."""
+        return sendable_bytes_max(entity, self.tier, self.message_bytes_max)
 
     def begin(self, entity: model.SendEntity, batch: Sequence[Outgoing], told: OnSent) -> None:
         """Store all messages or none; `told` is called once, later or before this returns.
@@ -207,7 +211,7 @@ class Sending:
         """Check each message, and return the items of its envelope."""
         self.check_open(entity)
         requires_session = isinstance(entity, model.Queue) and entity.requires_session
-        limit_bytes = message_size_max_bytes(entity, self.tier)
+        limit_bytes = self.limit_bytes(entity)
         for outgoing in batch:
             if outgoing.size_bytes > limit_bytes:
                 raise MessageSizeExceeded(

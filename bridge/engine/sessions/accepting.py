@@ -14,7 +14,7 @@ from uuid import UUID
 
 from bridge.broker.errors import Unroutable
 from bridge.engine import texts
-from bridge.engine.api import Deliver, Received, ReceiveMode, Undeliverable
+from bridge.engine.api import Deliver, ReceiveMode, Undeliverable
 from bridge.engine.ownership.services import Services
 from bridge.engine.peers import Peers
 from bridge.engine.sessions.acceptance import TURN, Acceptance
@@ -37,12 +37,12 @@ from bridge.model.errors import (
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.entity_table import Changes
-from bridge.topology.shards import count_of, shard_of
+from bridge.topology.shards import count_of, session_key, shard_of
 from bridge.wire import sessions as wire
 from bridge.wire.basic import Table, long, text
 from bridge.wire.mapping.inward import KEY_CHARACTERS_MAX
 from bridge.wire.reply import Done, encode_done
-from bridge.wire.sessions import Key, session_id_in
+from bridge.wire.sessions import Key
 
 STATE_BYTES_MAX = 256 << 10
 """The largest state of a session in Service Bus's Standard tier."""
@@ -158,7 +158,7 @@ class Accepting:
 
         A shard that gives no answer keeps only those waiting that need it.
         """
-        shard = -1 if session_id is None else shard_of(session_id, count_of(queue))
+        shard = -1 if session_id is None else shard_of(queue, session_id)
         key = queue.path.lower(), shard
         line = self._lines.get(key)
         if line is None:
@@ -196,7 +196,7 @@ class Accepting:
         """Return the shards to ask for a session: its own, or all from a shard that rotates."""
         count = count_of(queue)
         if session_id is not None or count == 1:
-            return (shard_of(session_id, count),)
+            return (shard_of(queue, session_id),)
         self._turn += 1
         return [(self._turn + at) % count for at in range(count)]
 
@@ -266,7 +266,7 @@ class Accepting:
         self, what: str, queue: model.ReceiveEntity, session_id: str, fields: Table | None = None
     ) -> Done:
         """Ask the owner of a session's shard (`answers`)."""
-        at = await self._owners.find(queue, shard_of(session_id, count_of(queue)))
+        at = await self._owners.find(queue, shard_of(queue, session_id))
         try:
             return await at.ask(what, {"session": text(session_id), **(fields or {})})
         except Unroutable as error:
@@ -376,20 +376,16 @@ class Accepting:
 
     def _receiver(self, queue: model.ReceiveEntity, session_id: str) -> SessionReceiver | None:
         """Return the receiver of this process that has a session, or `None`."""
-        key = queue.path.lower()
+        path, key = queue.path.lower(), session_key(queue, session_id)
         for receiver in self._receivers.values():
-            if receiver.session_id == session_id and receiver.path.key == key:
+            is_near = receiver.has_session and receiver.shard == key.shard
+            if is_near and receiver.path.key == path and receiver.session_key == key:
                 return receiver
         return None
 
     def _forget(self, receiver: SessionReceiver) -> None:
         self._receivers.pop(receiver.key[1], None)
         self._deferred.ended(receiver)
-
-
-def is_of_session(received: Received, session_id: str) -> bool:
-    """Return whether a message belongs to a session."""
-    return session_id_in(received.record.properties.headers or {}) == session_id
 
 
 def _is_deaf(name: bytes, receiver: SessionReceiver) -> bool:

@@ -9,6 +9,7 @@ from bridge.engine import texts
 from bridge.engine.sessions.deletion import delete
 from bridge.engine.sessions.owner import SessionOwner
 from bridge.model.errors import ServerBusy
+from bridge.model.session_id import fold
 from bridge.wire import sessions as wire
 from bridge.wire.basic import Table
 from bridge.wire.reply import Done
@@ -33,10 +34,11 @@ async def _answer(owner: SessionOwner, what: str, question: Table) -> Done:
     if what == wire.LIST:
         await owner.catch_up()
         after_ms = integer(question, "after")
-        ids = set(stored.states.ids(after_ms))
+        machine = messages.machine
+        ids = {fold(each): machine.spelling(each) or each for each in stored.states.ids(after_ms)}
         if after_ms < 0:
-            ids.update(messages.machine.ids)
-        return Done(content=json.dumps(sorted(ids)).encode())
+            ids |= {fold(each): each for each in machine.ids}
+        return Done(content=json.dumps(sorted(ids.values())).encode())
     session_id = string(question, "session")
     if what == wire.RENEW:
         return Done((messages.renew(session_id),))
@@ -46,7 +48,7 @@ async def _answer(owner: SessionOwner, what: str, question: Table) -> Done:
         return Done((await delete(messages, session_id, count, before_ms),))
     messages.check(session_id)
     if what == wire.GET_STATE:
-        return Done(content=wire.encode_state(stored.states.get(session_id)))
+        return Done(content=wire.encode_state(stored.states.value_of(session_id)))
     if what == wire.STORE:
         state = content(question, "state") if "state" in question else None
         await stored.store(session_id, state)

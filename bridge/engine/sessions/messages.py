@@ -34,6 +34,7 @@ from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.place import OUT, Place
 from bridge.machine.sessions.sessions import Sessions
 from bridge.machine.settled import SettledNumbers
+from bridge.message.fate import rules_of
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.model.errors import SessionLockLost
@@ -83,7 +84,7 @@ class SessionMessages:
             budget,
             settled,
             lock_duration_ms=queue.lock_duration_ms,
-            max_delivery_count=queue.max_delivery_count,
+            rules=rules_of(queue),
         )
         self._departure = services.departure
         self._locks = services.locks
@@ -106,7 +107,7 @@ class SessionMessages:
         """Take over a changed definition."""
         self.queue, self._reader = queue, reader_of(queue)
         self.machine.lock_duration_ms = queue.lock_duration_ms
-        self.machine.max_delivery_count = queue.max_delivery_count
+        self.machine.rules = rules_of(queue)
 
     def lose(self) -> None:
         """End all locks and give all messages back; each receiver is told `Lost`."""
@@ -337,12 +338,9 @@ class SessionMessages:
             case fx.Count(place):
                 self._end_lock(place.lock)
                 self._departure.expire_lock(self, _message(place))
-            case fx.Expire(place):
+            case fx.End(place, fate, failed):
                 self._end_lock(place.lock)
-                self._departure.expire(self, _message(place))
-            case fx.DeliveryCountExceeded(place):
-                self._end_lock(place.lock)
-                self._departure.dead_letter_failed(self, _message(place))
+                self._departure.finish(self, _message(place), fate, failed=failed)
             case fx.Fetch(place):
                 channel, tag = place.where
                 channel.consumers.nack(tag)

@@ -15,6 +15,8 @@ from bridge.engine.sessions.events import Event, Given, Lost, Message
 from bridge.engine.sessions.location import Location, done
 from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
 from bridge.model.name import EntityPath
+from bridge.model.session_id import fold
+from bridge.topology.shards import SessionKey
 from bridge.wire.sessions import Key
 
 ARRIVE_S = 5.0
@@ -74,6 +76,16 @@ class SessionReceiver:
 
     def __repr__(self) -> str:
         return f"SessionReceiver({self.path}, {self.session_id!r}, {self.at!r})"
+
+    @property
+    def session_key(self) -> SessionKey:
+        """Return the key of the given session among the entity's sessions."""
+        return SessionKey(self.shard, fold(self.session_id))
+
+    @property
+    def has_session(self) -> bool:
+        """Return whether the owner has given a session, which has not been lost since."""
+        return self._is_given
 
     @property
     def is_asked(self) -> bool:

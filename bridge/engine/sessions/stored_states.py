@@ -20,6 +20,7 @@ from bridge.engine.ownership.ownership import Ownership, ack
 from bridge.engine.sending.sender import Sender
 from bridge.machine.sessions.states import States
 from bridge.model.errors import OperationTimeout, SessionLockLost
+from bridge.model.session_id import FoldedId, fold
 from bridge.wire import headers
 from bridge.wire.basic import Table, python_value
 from bridge.wire.sessions import state_properties
@@ -42,8 +43,8 @@ class StoredStates:
         self.states = States()
         self._ownership = ownership
         self._sender = sender
-        self._changes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._coming: dict[tuple[str, int], asyncio.Future[bool]] = {}
+        self._changes: WeakValueDictionary[FoldedId, asyncio.Lock] = WeakValueDictionary()
+        self._coming: dict[tuple[FoldedId, int], asyncio.Future[bool]] = {}
 
     def __repr__(self) -> str:
         return f"StoredStates({self.states!r})"
@@ -58,7 +59,7 @@ class StoredStates:
             SessionLockLost: this process is no more the owner; the state is unchanged.
         """
         channel = self._ownership.channel
-        change = self._changes.setdefault(session_id, asyncio.Lock())
+        change = self._changes.setdefault(fold(session_id), asyncio.Lock())
         async with change:
             if channel is None or channel is not self._ownership.channel:
                 raise SessionLockLost(texts.SESSION_LOCK_LOST)
@@ -82,7 +83,8 @@ class StoredStates:
         updated_ms = self.states.next_ms(session_id, now_ms())
         properties = state_properties(session_id, updated_ms)
         coming: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._coming[session_id, updated_ms] = coming
+        key = fold(session_id), updated_ms
+        self._coming[key] = coming
         try:
             await self._sender.publish("", self._ownership.resource, properties, state)
             async with asyncio.timeout(BROUGHT_S):
@@ -90,7 +92,7 @@ class StoredStates:
         except TimeoutError as error:
             raise OperationTimeout(texts.unknown("RabbitMQ does not deliver states now")) from error
         finally:
-            del self._coming[session_id, updated_ms]
+            del self._coming[key]
         if not is_here:
             raise OperationTimeout(texts.unknown("another process keeps the session's state now"))
 
@@ -101,7 +103,7 @@ class StoredStates:
         earlier: int | None = delivery.tag
         if isinstance(session_id, str) and isinstance(updated_ms, int):
             earlier = self.states.arrived(session_id, updated_ms, delivery.body, delivery.tag)
-            coming = self._coming.get((session_id, updated_ms))
+            coming = self._coming.get((fold(session_id), updated_ms))
             if coming is not None and not coming.done():
                 coming.set_result(True)
         if earlier is not None:

@@ -2,8 +2,8 @@
 
 `bridge.message.moves` makes the publishes; this module hands them over:
 
-send_back, refuse, strand, end, expire,            by the bridge: repeated until done
-expire_lock, dead_letter_failed, refresh
+send_back, refuse, strand, end, finish,            by the bridge: repeated until done
+expire_lock, refresh
 dead_letter, again, defer                          by a client: one attempt; an error is the answer
 drop                                               a second copy: an ack, no publish
 """
@@ -35,12 +35,10 @@ from bridge.engine.poison import Poison
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.held_message import Copy, HeldMessage
 from bridge.machine.deduplicator import Left
+from bridge.machine.fate import Fate
 from bridge.message import moves
-from bridge.message.fate import Fate, Place, fate_of_failed
-from bridge.message.message import (
-    DELIVERY_COUNT_EXCEEDED,
-    EXPIRED,
-)
+from bridge.message.fate import Place, death_of, fate_of_failed
+from bridge.message.message import DELIVERY_COUNT_EXCEEDED
 from bridge.message.moves import Move
 from bridge.model.errors import ArgumentOutOfRange, QuotaExceeded, ServiceBusError
 from bridge.wire.basic import Table
@@ -111,20 +109,22 @@ class Departure:
         self.note_second_copy()
         _ack(copy, "engine.drop.acked")
 
-    def expire(self, source: Source, holding: HeldMessage) -> None:
-        """End an expired message: to the dead-letter queue if its entity says so, else an ack."""
-        self._counters.expired += 1
-        if source.queue.dead_lettering_on_message_expiration:
-            dead = _dead(source, holding, *EXPIRED)
-            self._surely(source, holding, dead, "engine.expire", Left.DEAD_LETTERED)
-        else:
+    def finish(self, source: Source, holding: HeldMessage, fate: Fate, *, failed: int = 0) -> None:
+        """End a message that has expired, or has failed too often: a dead letter, or an ack.
+
+        Args:
+            failed: the failed deliveries that a message which failed too often does not count yet.
+        """
+        has_expired = fate is Fate.EXPIRED
+        self._counters.expired += has_expired
+        death = death_of(fate, source.queue)
+        if death is None:
             _ack(holding, "engine.expire.acked")
             source.left(holding, Left.SETTLED)
-
-    def dead_letter_failed(self, source: Source, holding: HeldMessage) -> None:
-        """Dead-letter a message whose delivery count has reached its maximum."""
-        dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED)
-        self._surely(source, holding, dead, "engine.delivery_count_exceeded", Left.DEAD_LETTERED)
+            return
+        dead = _dead(source, holding, *death, failed=0 if has_expired else failed)
+        point = "engine.expire" if has_expired else "engine.delivery_count_exceeded"
+        self._surely(source, holding, dead, point, Left.DEAD_LETTERED)
 
     def strand(self, source: Source, holding: HeldMessage, reason: str, description: str) -> None:
         """Dead-letter a message that cannot be forwarded."""
@@ -168,7 +168,7 @@ class Departure:
         """
         match fate_of_failed(holding, source, now_ms()):
             case Fate.EXPIRED:
-                self.expire(source, holding)
+                self.finish(source, holding, Fate.EXPIRED)
                 return _moved()
             case Fate.DELIVERY_COUNT_EXCEEDED:
                 dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED, changes, failed=1)
@@ -185,16 +185,11 @@ class Departure:
         An expired message, or one that reaches its maximum delivery count, is ended instead.
         """
         match fate_of_failed(holding, source, now_ms()):
-            case Fate.EXPIRED:
-                self.expire(source, holding)
-            case Fate.DELIVERY_COUNT_EXCEEDED:
-                dead = _dead(source, holding, *DELIVERY_COUNT_EXCEEDED, failed=1)
-                self._surely(
-                    source, holding, dead, "engine.delivery_count_exceeded", Left.DEAD_LETTERED
-                )
-            case _:
+            case Fate.AVAILABLE:
                 move = moves.again(source, holding, {}, holding.failures + 1, now_ms())
                 self._surely(source, holding, move, "engine.again", Left.REPLACED)
+            case fate:
+                self.finish(source, holding, fate, failed=1)
 
     def refresh(self, source: Source, holding: HeldMessage) -> None:
         """Publish an old message again, behind all others of its queue; its count is unchanged."""

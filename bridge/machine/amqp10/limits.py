@@ -17,8 +17,8 @@ class Limits:
     Attributes:
         frame_bytes_max: the largest frame that we take, and the most that a client makes us hold.
         unauthenticated_frame_bytes_max: the same until the peer has proved its identity.
-        unauthenticated_message_bytes_max: the largest message until then (a token has a few hundred
-            bytes).
+        unauthenticated_message_bytes_max: the largest message until then (a token has up to 32 KB,
+            and may come in one frame).
         unauthenticated_links_max, unauthenticated_sessions_max: the maximum number of links and of
             sessions until then. .NET begins the session of each `$management` link before it puts
             the token (1.2 KB).
@@ -38,7 +38,7 @@ class Limits:
     """
 
     frame_bytes_max: int = 262_144
-    unauthenticated_frame_bytes_max: int = 16_384
+    unauthenticated_frame_bytes_max: int = 65_536
     unauthenticated_message_bytes_max: int = 65_536
     unauthenticated_links_max: int = 8
     unauthenticated_sessions_max: int = 256

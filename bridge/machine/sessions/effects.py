@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from bridge.machine.fate import Fate
 from bridge.machine.sessions.place import Place
 
 Message = TypeVar("Message")
@@ -13,7 +14,7 @@ Message = TypeVar("Message")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A receiver holds a session from now on."""
+    """A receiver holds a session from now on; `session_id` is spelt for this receiver."""
 
     receiver: Hashable
     session_id: str
@@ -72,17 +73,12 @@ class Fetch(Generic[Message]):
 
 
 @dataclass(frozen=True, slots=True)
-class Expire(Generic[Message]):
-    """A message has expired."""
+class End(Generic[Message]):
+    """A message has expired, or has failed too many deliveries: `failed` more than it counts."""
 
     place: Place[Message]
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryCountExceeded(Generic[Message]):
-    """A message has failed too many deliveries."""
-
-    place: Place[Message]
+    fate: Fate
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +97,6 @@ Effect = (
     | Count[Any]
     | Fetch[Any]
     | Refresh[Any]
-    | Expire[Any]
-    | DeliveryCountExceeded[Any]
+    | End[Any]
     | Drop
 )

@@ -1,4 +1,4 @@
-"""All messages of a shard by identity, and its sessions by id."""
+"""All messages of a shard by identity, and its sessions by folded id."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions.place import LEAVING, Place
 from bridge.machine.sessions.session import Session
 from bridge.machine.sessions.supply import Supply
+from bridge.model.session_id import FoldedId, fold
 
 Message = TypeVar("Message")
 
@@ -26,21 +27,26 @@ class Index(Generic[Message]):
 
     def __init__(self, budget: MemoryBudget, supply: Supply[Message]) -> None:
         self.places: dict[Identity, Place[Message]] = {}
-        self.sessions: dict[str, Session[Message]] = {}
+        self.sessions: dict[FoldedId, Session[Message]] = {}
         self._budget = budget
         self._supply = supply
 
     def session(self, session_id: str) -> Session[Message]:
-        """Return a session, made when missing."""
-        session = self.sessions.get(session_id)
+        """Return a session by its id in any case, made when missing."""
+        folded = fold(session_id)
+        session = self.sessions.get(folded)
         if session is None:
-            session = self.sessions[session_id] = Session(session_id)
+            session = self.sessions[folded] = Session(folded, session_id)
         return session
+
+    def find(self, session_id: str) -> Session[Message] | None:
+        """Return a session by its id in any case, or `None`."""
+        return self.sessions.get(fold(session_id))
 
     def add(self, place: Place[Message], since: int) -> Session[Message]:
         """Add an arrived message with its body, at this age; return the session."""
         session = self.session(place.session_id)
-        place.since = since
+        place.folded, place.since = session.id, since
         self.places[place.identity] = place
         self._budget.keep(place, is_wanted=False)
         session.count += 1
@@ -63,7 +69,7 @@ class Index(Generic[Message]):
         del self.places[place.identity]
         self._budget.forget(place)
         place.state = LEAVING
-        session = self.sessions[place.session_id]
+        session = self.sessions[place.folded]
         session.out.pop(id(place), None)
         session.count -= 1
         if session.is_over:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from bridge.machine.deduplicator import Identity
+from bridge.model.session_id import FoldedId
 
 Message = TypeVar("Message")
+
+NO_SESSION = FoldedId("")
 
 READY = 0
 """The message waits for its session's receiver."""
@@ -31,7 +34,8 @@ class Place(Generic[Message]):
         identity: the message's identity, which all its copies share.
         generation: failed deliveries so far, by Service Bus's rules.
         expires_ms: the time of the message's expiry (UTC ms), or `None` for never.
-        session_id: the id of the message's session.
+        session_id: the session id as the message has it; `folded`: the session itself, once the
+            message is in the index.
         where: the message's location in RabbitMQ; opaque.
         message: the message, or `None` while its body is not in memory.
         size_bytes: the message's size.
@@ -44,6 +48,7 @@ class Place(Generic[Message]):
 
     __slots__ = (
         "expires_ms",
+        "folded",
         "generation",
         "identity",
         "lock",
@@ -74,6 +79,7 @@ class Place(Generic[Message]):
         self.generation = generation
         self.expires_ms = expires_ms
         self.session_id = session_id
+        self.folded = NO_SESSION
         self.where = where
         self.message: Message | None = message
         self.size_bytes = size_bytes
@@ -88,7 +94,3 @@ class Place(Generic[Message]):
 
     def __lt__(self, other: Place[Message]) -> bool:
         return self.number < other.number
-
-    def has_expired(self, now_ms: int) -> bool:
-        """Whether the message has expired, and may not be delivered."""
-        return self.expires_ms is not None and self.expires_ms <= now_ms

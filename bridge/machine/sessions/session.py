@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from bridge.machine.sessions.place import COMING, OUT, Place
+from bridge.model.session_id import FoldedId
 
 Message = TypeVar("Message")
 
@@ -32,16 +33,17 @@ class Session(Generic[Message]):
     """A session that has messages or a receiver.
 
     Attributes:
-        id: the session id.
+        id: the folded session id, which nobody is shown.
         holder: the receiver that holds the session, or `None`.
         count: the number of the session's messages, in any state.
         out: the messages delivered to the receiver, by object.
     """
 
-    __slots__ = ("_coming", "_ready", "count", "holder", "id", "out")
+    __slots__ = ("_coming", "_first", "_ready", "count", "holder", "id", "out")
 
-    def __init__(self, session_id: str) -> None:
-        self.id = session_id
+    def __init__(self, folded: FoldedId, spelling: str) -> None:
+        self.id = folded
+        self._first = spelling
         self.holder: Holder | None = None
         self.count = 0
         self.out: dict[int, Place[Message]] = {}
@@ -55,6 +57,15 @@ class Session(Generic[Message]):
     def is_over(self) -> bool:
         """Whether the session has no messages and no receiver."""
         return self.count == 0 and self.holder is None
+
+    @property
+    def spelling(self) -> str:
+        """The session id as the oldest message has it that has not left, else as it was first."""
+        oldest = self._ready[0] if self._ready else None
+        for each in (self._first_coming(), min(self.out.values()) if self.out else None):
+            if each is not None and (oldest is None or each < oldest):
+                oldest = each
+        return self._first if oldest is None else oldest.session_id
 
     @property
     def has_ready(self) -> bool:
@@ -73,11 +84,15 @@ class Session(Generic[Message]):
         """Return the next message, or `None` while none waits or an earlier message is to come."""
         if not self._ready:
             return None
+        coming = self._first_coming()
+        first = self._ready[0]
+        return first if coming is None or first.number <= coming.number else None
+
+    def _first_coming(self) -> Place[Message] | None:
         coming = self._coming
         while coming and coming[0].state != COMING:
             heapq.heappop(coming)
-        first = self._ready[0]
-        return first if not coming or first.number <= coming[0].number else None
+        return coming[0] if coming else None
 
     def pop(self) -> Place[Message]:
         """Take out the next message."""

@@ -2,6 +2,8 @@
 
 * **First in, first out.** A session's messages are delivered in the order of their numbers. A
   message that is to come again (its count is raised, its body fetched) holds up later messages.
+* **No case.** Ids that `fold` makes equal are one session's. A receiver is told the id as it has
+  asked for it; who asks for the next session, or lists them, as the oldest message has it.
 * **One receiver.** A session is one receiver's from `accept` until `close`, or until its lock
   ends. A receiver that waits for a next session gets the session that has been available longest;
   receivers are served first come, first served.
@@ -22,16 +24,16 @@ from collections.abc import Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
 from bridge.machine.deduplicator import Identity, digest
+from bridge.machine.fate import Fate, Rules
 from bridge.machine.locks import Locks
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions.ages import Ages
 from bridge.machine.sessions.effects import (
     Count,
     Deliver,
-    DeliveryCountExceeded,
     Drop,
     Effect,
-    Expire,
+    End,
     Fetch,
     Given,
     Lost,
@@ -52,6 +54,7 @@ from bridge.machine.sessions.place import (
 from bridge.machine.sessions.session import Holder, Session
 from bridge.machine.sessions.supply import Supply
 from bridge.machine.settled import SettledNumbers
+from bridge.model.session_id import FoldedId, fold
 
 Message = TypeVar("Message")
 
@@ -67,7 +70,7 @@ class Sessions(Generic[Message]):
         settled: the memory of settled numbers.
         ages: counts the arrivals.
         lock_duration_ms: how long a session is locked.
-        max_delivery_count: so many failed deliveries end a message.
+        rules: what ends a message.
     """
 
     def __init__(
@@ -76,12 +79,12 @@ class Sessions(Generic[Message]):
         settled: SettledNumbers,
         *,
         lock_duration_ms: int,
-        max_delivery_count: int,
+        rules: Rules,
         ages: Ages | None = None,
     ) -> None:
         self._ages = ages if ages is not None else Ages()
         self.lock_duration_ms = lock_duration_ms
-        self.max_delivery_count = max_delivery_count
+        self.rules = rules
         self._settled = settled
         self._supply: Supply[Message] = Supply()
         self._index: Index[Message] = Index(budget, self._supply)
@@ -102,8 +105,13 @@ class Sessions(Generic[Message]):
 
     @property
     def ids(self) -> list[str]:
-        """The sessions that have messages."""
-        return [each.id for each in self._index.sessions.values() if each.count]
+        """The sessions that have messages, each as its oldest message has the id."""
+        return [each.spelling for each in self._index.sessions.values() if each.count]
+
+    def spelling(self, session_id: str) -> str | None:
+        """Return a session's id as its oldest message has it; `None`: it has no messages."""
+        session = self._index.find(session_id)
+        return session.spelling if session is not None and session.count else None
 
     @property
     def holders(self) -> list[Hashable]:
@@ -111,8 +119,8 @@ class Sessions(Generic[Message]):
         return list(self._held)
 
     def is_held(self, session_id: str, *, now_ms: int) -> bool:
-        """Whether a receiver holds a session."""
-        return self._locks.find(session_id.encode(), now_ms=now_ms) is not None
+        """Whether a receiver holds a session, whatever case its id is given in."""
+        return self._locks.find(_lock(fold(session_id)), now_ms=now_ms) is not None
 
     # Messages from RabbitMQ.
 
@@ -138,7 +146,7 @@ class Sessions(Generic[Message]):
                 self._index.is_new(known, self._ages.now)
                 return [*_drops_of_seconds(known), _published_again(known)]
             known.state = READY
-            session = self._index.sessions[known.session_id]
+            session = self._index.sessions[known.folded]
             session.ready(known)
             return [*_drops_of_seconds(known), *self._on_ready(session, now_ms)]
         if known.state == READY:
@@ -178,7 +186,7 @@ class Sessions(Generic[Message]):
         session = self._index.session(session_id)
         if session.holder is not None:
             return [*effects, Refused(receiver)]
-        return [*effects, *self._give(session, receiver, now_ms)]
+        return [*effects, *self._give(session, receiver, session_id, now_ms)]
 
     def add_credit(self, receiver: Hashable, count: int, *, now_ms: int) -> list[Effect]:
         """Add to a receiver's credit: it wants `count` more messages."""
@@ -206,7 +214,7 @@ class Sessions(Generic[Message]):
         session = self._held.pop(receiver, None)
         if session is None:
             return effects
-        self._locks.release(session.id.encode(), now_ms=now_ms)
+        self._locks.release(_lock(session.id), now_ms=now_ms)
         session.holder = None
         for place in session.take_out():
             effects.append(Unlock(place))
@@ -218,7 +226,7 @@ class Sessions(Generic[Message]):
 
     def renew(self, session_id: str, *, now_ms: int) -> tuple[int, list[Place[Message]]] | None:
         """Return a lock's new end, and the messages under it; `None` if the lock has ended."""
-        key = session_id.encode()
+        key = _lock(fold(session_id))
         session = self._locks.find(key, now_ms=now_ms)
         until_ms = self._locks.renew(key, duration_ms=self.lock_duration_ms, now_ms=now_ms)
         if session is None or session.holder is None or until_ms is None:
@@ -232,7 +240,7 @@ class Sessions(Generic[Message]):
         Returns:
             The message, or `None`: there is none yet (`has_more` tells), or its body is fetched.
         """
-        session = self._index.sessions.get(session_id)
+        session = self._index.find(session_id)
         if session is None or not self.is_held(session_id, now_ms=now_ms):
             return [], None
         effects = self._prune(session, now_ms)
@@ -247,7 +255,7 @@ class Sessions(Generic[Message]):
 
     def has_more(self, session_id: str) -> bool:
         """Whether a session has messages beyond those with the receiver."""
-        session = self._index.sessions.get(session_id)
+        session = self._index.find(session_id)
         return session is not None and session.count > len(session.out)
 
     # The fate of delivered messages.
@@ -255,7 +263,7 @@ class Sessions(Generic[Message]):
     def leaving(self, place: Place[Message]) -> None:
         """Note that a message is being settled, or moved: the token is spent."""
         place.state = LEAVING
-        self._index.sessions[place.session_id].out.pop(id(place), None)
+        self._index.sessions[place.folded].out.pop(id(place), None)
 
     def stayed(self, place: Place[Message], where: Any, *, now_ms: int) -> list[Effect] | None:
         """Undo `leaving` or `returning`, which failed; `None`: the receiver has the message again.
@@ -267,15 +275,15 @@ class Sessions(Generic[Message]):
             return [Drop(where)]
         if place.state == COMING:
             place.generation -= 1
-        session = self._index.sessions[place.session_id]
-        if session.holder is not None and self.is_held(session.id, now_ms=now_ms):
+        session = self._index.sessions[place.folded]
+        if session.holder is not None and _is_locked(self._locks, session, now_ms):
             session.delivered(place)
             return None
         return [Unlock(place), *self.released(place, now_ms=now_ms)]
 
     def returning(self, place: Place[Message], *, now_ms: int) -> None:
         """Expect the new copy of a message published again, with its count raised by 1."""
-        session = self._index.sessions[place.session_id]
+        session = self._index.sessions[place.folded]
         session.out.pop(id(place), None)
         place.generation += 1
         self._index.is_new(place, self._ages.now)
@@ -284,7 +292,7 @@ class Sessions(Generic[Message]):
 
     def released(self, place: Place[Message], *, now_ms: int) -> list[Effect]:
         """Make a message available again, unchanged."""
-        session = self._index.sessions[place.session_id]
+        session = self._index.sessions[place.folded]
         session.out.pop(id(place), None)
         place.state = READY
         session.ready(place)
@@ -303,16 +311,17 @@ class Sessions(Generic[Message]):
     def refresh(self, at_most: int, *, now_ms: int) -> list[Effect]:
         """Return the effects that publish the oldest waiting messages again, if too old."""
         limit = self._ages.limit(len(self._index.places))
-        old: dict[str, list[Place[Message]]] = {}
+        old: dict[FoldedId, list[Place[Message]]] = {}
         for place in self._index.places.values():  # in the order in which they came
             if place.since >= limit or at_most <= 0:
                 break
-            if place.state == READY and not place.has_expired(now_ms):
-                old.setdefault(place.session_id, []).append(place)
+            fate = self.rules.of_waiting(place.expires_ms, place.generation, now_ms)
+            if place.state == READY and fate is Fate.AVAILABLE:
+                old.setdefault(place.folded, []).append(place)
                 at_most -= 1
         effects: list[Effect] = []
-        for session_id, places in old.items():
-            session = self._index.sessions[session_id]
+        for folded, places in old.items():
+            session = self._index.sessions[folded]
             session.take(places)
             for place in places:
                 self._expected.add(place, now_ms)
@@ -334,7 +343,7 @@ class Sessions(Generic[Message]):
             effects += self._expire_lock(session, now_ms)
         for place in self._expected.take_overdue(now_ms):
             if place.state == COMING and self._index.places.get(place.identity) is place:
-                session = self._index.sessions[place.session_id]
+                session = self._index.sessions[place.folded]
                 effects += _drops_of_seconds(place)
                 self._index.forget(place)
                 effects += self._on_ready(session, now_ms)
@@ -362,13 +371,12 @@ class Sessions(Generic[Message]):
 
     def fail(self, place: Place[Message], *, now_ms: int) -> Effect:
         """Fail the delivery of a message that was abandoned, or whose lock has ended."""
-        session = self._index.sessions[place.session_id]
+        session = self._index.sessions[place.folded]
         session.out.pop(id(place), None)
         place.state = LEAVING
-        if place.has_expired(now_ms):
-            return Expire(place)
-        if place.generation + 1 >= self.max_delivery_count:
-            return DeliveryCountExceeded(place)
+        fate = self.rules.of_failed(place.expires_ms, place.generation, now_ms)
+        if fate is not Fate.AVAILABLE:
+            return End(place, fate, failed=1)
         self.returning(place, now_ms=now_ms)
         return Count(place)
 
@@ -393,14 +401,17 @@ class Sessions(Generic[Message]):
             effects += self._prune(session, now_ms)
             if session.head() is None:
                 continue
-            effects += self._give(session, self._supply.take_receiver(), now_ms)
+            receiver = self._supply.take_receiver()
+            effects += self._give(session, receiver, session.spelling, now_ms)
         return effects
 
-    def _give(self, session: Session[Message], receiver: Hashable, now_ms: int) -> list[Effect]:
+    def _give(
+        self, session: Session[Message], receiver: Hashable, spelling: str, now_ms: int
+    ) -> list[Effect]:
         self._supply.withdraw(session)
         self._given += 1
         until_ms = self._locks.acquire(
-            session.id.encode(),
+            _lock(session.id),
             session,
             order=self._given,
             duration_ms=self.lock_duration_ms,
@@ -408,13 +419,13 @@ class Sessions(Generic[Message]):
         )
         session.holder = Holder(receiver, until_ms)
         self._held[receiver] = session
-        return [Given(receiver, session.id, until_ms)]
+        return [Given(receiver, spelling, until_ms)]
 
     def _pump(self, session: Session[Message], now_ms: int) -> list[Effect]:
         """Deliver messages up to the receiver's credit, and fetch their missing bodies."""
         effects: list[Effect] = []
         holder = session.holder
-        if holder is None or not self.is_held(session.id, now_ms=now_ms):
+        if holder is None or not _is_locked(self._locks, session, now_ms):
             return []
         wanted = holder.credit
         while wanted > 0:
@@ -436,8 +447,8 @@ class Sessions(Generic[Message]):
         """End messages at the head of a session that may not be delivered any more."""
         effects: list[Effect] = []
         while (place := session.head()) is not None:
-            is_over = place.has_expired(now_ms)
-            if not is_over and place.generation < self.max_delivery_count:
+            fate = self.rules.of_waiting(place.expires_ms, place.generation, now_ms)
+            if fate is Fate.AVAILABLE:
                 break
             session.pop()
             if place.message is None:
@@ -445,7 +456,7 @@ class Sessions(Generic[Message]):
                 effects.append(Fetch(place))
                 continue
             place.state = LEAVING
-            effects.append(Expire(place) if is_over else DeliveryCountExceeded(place))
+            effects.append(End(place, fate))
         return effects
 
     def _fetch_ahead(self, session: Session[Message], wanted: int, now_ms: int) -> list[Effect]:
@@ -463,6 +474,15 @@ class Sessions(Generic[Message]):
         for place in skipped:
             session.ready(place)
         return effects
+
+
+def _lock(folded: FoldedId) -> bytes:
+    """Return the name of a session's lock."""
+    return folded.encode(errors="surrogatepass")
+
+
+def _is_locked(locks: Locks[Session[Message]], session: Session[Message], now_ms: int) -> bool:
+    return locks.find(_lock(session.id), now_ms=now_ms) is not None
 
 
 def _drops_of_seconds(place: Place[Any]) -> list[Effect]:

@@ -1,26 +1,30 @@
 """The states of an entity's sessions as a pure machine: the newest state of each session counts.
 
 RabbitMQ keeps a message for each state. A new state is published before the earlier one is acked,
-so a kill in between leaves both; the later state has the higher time.
+so a kill in between leaves both; the later state has the higher time. So it is with the states that
+a version before folded ids has stored for two spellings of one id.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bridge.model.session_id import FoldedId, fold
+
 
 @dataclass(frozen=True, slots=True)
 class _State:
+    spelling: str
     updated_ms: int
     value: bytes
     tag: int
 
 
 class States:
-    """The newest state of each session that RabbitMQ has brought."""
+    """The newest state of each session that RabbitMQ has brought; ids may come in any case."""
 
     def __init__(self) -> None:
-        self._states: dict[str, _State] = {}
+        self._states: dict[FoldedId, _State] = {}
 
     def __len__(self) -> int:
         return len(self._states)
@@ -28,35 +32,39 @@ class States:
     def __repr__(self) -> str:
         return f"States({len(self)})"
 
-    def get(self, session_id: str) -> bytes | None:
+    def value_of(self, session_id: str) -> bytes | None:
         """Return a session's state, or `None`."""
-        state = self._states.get(session_id)
+        state = self._states.get(fold(session_id))
         return None if state is None else state.value
 
     def ids(self, updated_after_ms: int | None = None) -> list[str]:
-        """Return the sessions that have a state, or only those with a state set later."""
+        """Return the sessions that have a state, or only those with a state set later.
+
+        Each id is spelt as when the state was set.
+        """
         return [
-            each
-            for each, state in self._states.items()
-            if updated_after_ms is None or state.updated_ms > updated_after_ms
+            each.spelling
+            for each in self._states.values()
+            if updated_after_ms is None or each.updated_ms > updated_after_ms
         ]
 
     def next_ms(self, session_id: str, now_ms: int) -> int:
         """Return the time of a session's next state: above that of the present one."""
-        state = self._states.get(session_id)
+        state = self._states.get(fold(session_id))
         return now_ms if state is None else max(now_ms, state.updated_ms + 1)
 
     def arrived(self, session_id: str, updated_ms: int, value: bytes, tag: int) -> int | None:
         """Take a state from RabbitMQ; return the tag of the outdated state, to be acked."""
-        known = self._states.get(session_id)
+        folded = fold(session_id)
+        known = self._states.get(folded)
         if known is not None and updated_ms < known.updated_ms:
             return tag
-        self._states[session_id] = _State(updated_ms, value, tag)
+        self._states[folded] = _State(session_id, updated_ms, value, tag)
         return None if known is None else known.tag
 
     def clear(self, session_id: str) -> int | None:
         """Forget a session's state; return its tag, to be acked."""
-        known = self._states.pop(session_id, None)
+        known = self._states.pop(fold(session_id), None)
         return None if known is None else known.tag
 
     def lose(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from bridge.machine.sessions.session import Session
+from bridge.model.session_id import FoldedId
 
 Message = TypeVar("Message")
 
@@ -20,7 +21,7 @@ class Supply(Generic[Message]):
 
     def __init__(self) -> None:
         self.receivers: dict[Hashable, None] = {}
-        self._sessions: OrderedDict[str, Session[Message]] = OrderedDict()
+        self._sessions: OrderedDict[FoldedId, Session[Message]] = OrderedDict()
 
     def wait(self, receiver: Hashable) -> None:
         """Add a receiver that waits for the next session."""

@@ -9,6 +9,10 @@ class InvalidRule(ArgumentError):
     """The text of a filter or action is not in Service Bus's grammar, or above its limits."""
 
 
+class CommentInRule(InvalidRule):
+    """The text holds the beginning of a comment; there are no comments."""
+
+
 class FilterException(Exception):
     """A filter or action cannot be evaluated for this message; Azure's name for it.
 

@@ -7,8 +7,9 @@
     parameter  @name
     operator   = <> != > >= < <= + - * / % ( ) , . ;
 
-There are no comments: `--` and `/*` are refused. Words are keywords in any case. One pass, each
-character looked at a bounded number of times.
+There are no comments: `/*` is refused, and so is `--` in a new rule (`check_comments`); a stored
+one keeps its meaning, a minus of a minus. Words are keywords in any case. One pass, each character
+looked at a bounded number of times.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from bridge.model.filters.errors import InvalidRule
+from bridge.model.filters.errors import CommentInRule, InvalidRule
 from bridge.model.rules import EXPRESSION_LENGTH_MAX
 
 KEYWORDS = frozenset(
@@ -71,10 +72,12 @@ _PATTERN = re.compile(
       | (?P<text>'(?:[^']|'')*')
       | (?P<bracket>\[(?:[^\]]|\]\])*\])
       | (?P<quoted>"(?:[^"]|"")*")
-      | (?P<comment>--|/\*)
+      | (?P<comment>/\*)
       | (?P<operator><>|!=|<=|>=|[-=<>+*/%(),.;])""",
     re.VERBOSE,
 )
+
+_NO_COMMENTS = "{!r} at character {} has no meaning here: there are no comments."
 
 _UNCLOSED = {"'": "string", "[": "name", '"': "name"}
 
@@ -97,6 +100,19 @@ def lex(text: str) -> list[Lexeme]:
     return found
 
 
+def check_comments(text: str) -> None:
+    """Refuse `--` in a new filter or action: whoever writes it means a comment.
+
+    Raises:
+        CommentInRule: two signs follow one another without a space.
+        InvalidRule: see `lex`.
+    """
+    for sign, behind in pairwise(lex(text)):
+        is_pair = sign.text == behind.text == "-" and behind.at == sign.at + 1
+        if is_pair and sign.token is behind.token is Token.OPERATOR:
+            raise CommentInRule(_NO_COMMENTS.format("--", sign.at + 1))
+
+
 def _lexemes(text: str) -> Iterator[Lexeme]:
     at = 0
     while at < len(text):
@@ -104,10 +120,7 @@ def _lexemes(text: str) -> Iterator[Lexeme]:
         if found is None:
             raise InvalidRule(_stray(text, at))
         if found.lastgroup == "comment":
-            raise InvalidRule(
-                f"{found.group()!r} at character {at + 1} has no meaning here: there are no "
-                "comments."
-            )
+            raise CommentInRule(_NO_COMMENTS.format(found.group(), at + 1))
         if found.lastgroup != "space":
             yield _lexeme(found.lastgroup or "", found.group(), at)
         at = found.end()

@@ -41,6 +41,7 @@ from bridge.model.filters.changes import Changes
 from bridge.model.filters.compiled import CompiledFilter, Term
 from bridge.model.filters.correlation import compile_correlation
 from bridge.model.filters.errors import FilterException, InvalidRule
+from bridge.model.filters.lexer import check_comments
 from bridge.model.filters.message import Message, Property
 from bridge.model.filters.sql import compile_sql
 from bridge.model.filters.values import Kind, index_key, kind_of
@@ -89,6 +90,9 @@ def compile_filter(source: Filter, new_id: Callable[[], UUID]) -> CompiledFilter
 
 def check_rule(rule: Rule) -> None:
     """Raise InvalidRule when Service Bus would refuse the rule's filter or action."""
+    if isinstance(rule.filter, SqlFilter):
+        check_comments(rule.filter.expression)
+    check_comments(rule.action)
     compile_filter(rule.filter, _no_id)
     compile_action(rule.action, _no_id, rule.action_parameters)
 

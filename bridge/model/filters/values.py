@@ -53,6 +53,11 @@ def kind_of(value: Value) -> Kind:
 _FEW_DIGITS = 10**15
 """Whole numbers below it are doubles and decimals of the same value."""
 
+_PLAIN_MIN, _PLAIN_MAX = 1e-13, 7e28
+"""Doubles whose first 15 digits fit a decimal's places."""
+
+_NUMBERS = frozenset({int, float, Decimal})
+
 
 def index_key(value: Value) -> object:
     """Return a key, equal for values of one kind that are equal as any two types compare them.
@@ -60,11 +65,14 @@ def index_key(value: Value) -> object:
     Numbers are compared exactly, as doubles, or as decimals of the first 15 digits of a double: the
     key is the double of these digits.
     """
-    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+    if type(value) not in _NUMBERS:
         return value
-    number = float(value)
-    if -_FEW_DIGITS < number < _FEW_DIGITS and number.is_integer():
+    number = float(value)  # type: ignore[arg-type]
+    size = abs(number)
+    if size < _FEW_DIGITS and number.is_integer():
         return number
+    if _PLAIN_MIN <= size < _PLAIN_MAX:
+        return float(f"{number:.15g}")
     try:
         return float(of_double(number))
     except OverflowError:

@@ -17,6 +17,7 @@ from bridge.model.counts import Counts
 from bridge.model.duration import format_duration
 from bridge.model.errors import ArgumentError
 from bridge.model.properties import CREATE_ONLY, MAKERS, PROPERTIES, Kind, kind_of, names_of
+from bridge.model.tiers import PREMIUM_MESSAGE_SIZE_KB, TIER_MESSAGE_SIZE_KB
 from bridge.model.values import rights
 from bridge.wire.atom.access import access_nodes, read_access_rule
 from bridge.wire.atom.errors import DescriptionError
@@ -57,10 +58,6 @@ ELEMENTS = {
 """Every element of a description, in order."""
 
 _ROOTS = {f"{kind.value}Description": kind for kind in Kind}
-_MESSAGE_KB = {model.Tier.BASIC: 256, model.Tier.STANDARD: 256, model.Tier.PREMIUM: 102_400}
-"""The largest message where none is set: what the bridge takes."""
-
-_PREMIUM_MESSAGE_KB = range(1_024, 102_401)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +204,14 @@ def read_rule(description: Element, name: str = "") -> model.Rule:
     )
 
 
-def check_message_size(entity: model.Entity, tier: model.Tier) -> None:
+def check_message_size(entity: model.Entity, namespace: str, tier: model.Tier) -> None:
     """Raise if the namespace's tier does not allow an entity's largest message size.
+
+    Source of the words: the recorded answers of Azure's Python live tests
+    (`test_mgmt_queue_premium_create_with_queue_description`); those of the other tiers are ours.
+
+    Args:
+        namespace: the namespace's name.
 
     Raises:
         ArgumentError: the size is set and the tier is not Premium, or it is outside of Premium's
@@ -219,13 +222,16 @@ def check_message_size(entity: model.Entity, tier: model.Tier) -> None:
         return
     if tier is not model.Tier.PREMIUM:
         raise ArgumentError(
-            f"MaxMessageSizeInKilobytes is {size_kb}; it can be set in a Premium namespace only, "
-            f"and this is {tier.value}."
+            f"SubCode=40000. The property 'MaxMessageSizeInKilobytes' can be set in a Premium "
+            f"namespace only, and {namespace!r} is using {tier.value!r} tier.\r\n"
+            f"Parameter name: MaxMessageSizeInKilobytes\r\nActual value was {size_kb}."
         )
-    if size_kb not in _PREMIUM_MESSAGE_KB:
+    if size_kb not in PREMIUM_MESSAGE_SIZE_KB:
+        low_kb, high_kb = PREMIUM_MESSAGE_SIZE_KB[0], PREMIUM_MESSAGE_SIZE_KB[-1]
         raise ArgumentError(
-            f"MaxMessageSizeInKilobytes is {size_kb}; Service Bus takes "
-            f"{_PREMIUM_MESSAGE_KB[0]} to {_PREMIUM_MESSAGE_KB[-1]}."
+            f"SubCode=40000. The property value for 'MaxMessageSizeInKilobytes' must be between "
+            f"{low_kb} and {high_kb} when the namespace {namespace!r} is using 'Premium' tier.\r\n"
+            f"Parameter name: MaxMessageSizeInKilobytes\r\nActual value was {size_kb}."
         )
 
 
@@ -264,9 +270,9 @@ def rule_node(rule: model.Rule, created_at: str) -> Node:
 def namespace_node(namespace: model.Namespace, name: str) -> Node:
     """Return the description of a namespace."""
     children = [
-        Node("CreatedTime", NEVER),
+        Node("CreatedTime", namespace.created_at or NEVER),
         Node("MessagingSKU", namespace.tier.value),
-        Node("ModifiedTime", NEVER),
+        Node("ModifiedTime", namespace.updated_at or namespace.created_at or NEVER),
         Node("Name", name),
         Node("NamespaceType", "Messaging"),
     ]
@@ -279,7 +285,7 @@ def _text(value: object, facts: Facts, name: str) -> str | None:
     """Return a property's text; `None` when the description has no element for it."""
     field = PROPERTIES[name].field
     if field == "max_message_size_kb" and value is None:
-        return str(_MESSAGE_KB[facts.tier])
+        return str(TIER_MESSAGE_SIZE_KB[facts.tier])
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

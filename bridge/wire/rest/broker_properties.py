@@ -65,6 +65,12 @@ class Given:
     time_to_live_ms: int | None = None
 
 
+def double(text: str) -> float | str:
+    """Return a number of JSON; one beyond a double is text: it keeps its digits."""
+    number = float(text)
+    return number if math.isfinite(number) else text
+
+
 def parse_json(text: str | bytes, what: str) -> Any:
     """Return a JSON value.
 
@@ -76,7 +82,7 @@ def parse_json(text: str | bytes, what: str) -> Any:
         raise ValueError(f"{constant} is no JSON")
 
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=refuse, parse_float=double)
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"{what} cannot be read as JSON: {error}.") from None
 
@@ -114,8 +120,7 @@ def _seconds_ms(value: Any) -> int | None:
     if isinstance(value, str) and ":" in value:
         return _time_span_ms(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    # a whole number has no end in JSON, and `isfinite` takes none beyond a float's
-    if not is_number or (isinstance(value, float) and not math.isfinite(value)):
+    if not is_number:
         raise ArgumentError("TimeToLive in BrokerProperties is no number of seconds.")
     if value * 1000 >= MAX_MS:
         return None

@@ -23,6 +23,7 @@ from bridge.model.duration import readable_time_ms
 from bridge.wire.amqp10.decimals import decode_decimal
 from bridge.wire.amqp10.scalars import Decimal128, Int, Timestamp, Ulong
 from bridge.wire.basic import shown_text
+from bridge.wire.rest.broker_properties import double
 
 BROKER_PROPERTIES = "BrokerProperties"
 
@@ -84,7 +85,7 @@ def readable(text: str) -> str:
 
 def _value_of(text: str) -> Any:
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=double)
     except (ValueError, RecursionError):
         return text
     return text if isinstance(value, dict | list) else typed(value)

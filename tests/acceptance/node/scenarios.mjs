@@ -96,6 +96,29 @@ const scenarios = {
     await again.close();
   },
 
+  async session_case(client) {
+    await sendTo(client, "Order-7", "a");
+    await sendTo(client, "oRDER-7", "b");
+    const receiver = await client.acceptSession(inSessions, "ORDER-7");
+    assert.equal(receiver.sessionId, "ORDER-7");
+    await expectError("SessionCannotBeLocked", () => client.acceptSession(inSessions, "order-7"));
+    const peeked = await receiver.peekMessages(2);
+    assert.deepEqual(peeked.map((m) => m.sessionId), ["Order-7", "oRDER-7"]);
+    const messages = await receive(receiver, 2);
+    assert.deepEqual(messages.map((m) => [m.body, m.sessionId]), [["a", "Order-7"], ["b", "oRDER-7"]]);
+    await receiver.setSessionState("kept");
+    await receiver.deferMessage(messages[0]);
+    await receiver.completeMessage(messages[1]);
+    await receiver.close();
+    const again = await client.acceptSession(inSessions, "order-7");
+    assert.equal(await again.getSessionState(), "kept");
+    const [kept] = await again.receiveDeferredMessages([messages[0].sequenceNumber]);
+    await again.completeMessage(kept);
+    await again.setSessionState(null);
+    await expectSilence(again);
+    await again.close();
+  },
+
   async session_next(client) {
     const impatient = new ServiceBusClient(connectionString, {
       retryOptions: { maxRetries: 0, timeoutInMs: 1500 },

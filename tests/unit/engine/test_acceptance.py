@@ -22,6 +22,7 @@ from bridge.engine.sessions.acceptance import Acceptance
 from bridge.engine.sessions.events import Event, Given, Lost, Refused
 from bridge.engine.sessions.location import Location, done
 from bridge.engine.sessions.receiver import SessionReceiver
+from bridge.machine.fate import Rules
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.place import Place
@@ -44,7 +45,7 @@ class Shard(Location):
             MemoryBudget(1 << 20),
             SettledMemory().numbers(),
             lock_duration_ms=60_000,
-            max_delivery_count=10,
+            rules=Rules(10),
         )
         self.is_here = is_here
         self.asked = 0

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bridge.model.entity import Rule, SqlFilter
+from bridge.model.entity import Rule, SqlFilter, TrueFilter
 from bridge.model.filters.errors import InvalidRule
 from bridge.model.filters.parser import parse_filter
-from bridge.model.filters.rules import Match, RuleSet, compile_filter
+from bridge.model.filters.rules import Match, RuleSet, check_rule, compile_filter
 from bridge.wire.basic import Properties
 from tests.unit.filters.subjects import GUID, message, rules, selected, takers
 
@@ -134,8 +134,6 @@ def test_fails(expression: str, why: str) -> None:
         ("a = 5x", "'x' at character 6 stands in a number"),
         ("a = 1.2.3", "number"),
         ("a == 1", "'=' at character 4"),
-        ("color='red' -- c", "'--' at character 13 has no meaning here: there are no comments"),
-        ("a = 5--1", "'--' at character 6"),
         ("a = 1 /* b */", "'/*' at character 7 has no meaning here: there are no comments"),
         ("a && b", "'&' at character 3"),
         (
@@ -167,14 +165,39 @@ def test_fails(expression: str, why: str) -> None:
     ],
 )
 def test_refused(expression: str, why: str) -> None:
-    """What is not in the grammar is refused with its place (Azure, SQL filter syntax).
-
-    Azure has no comments: of `color='red' -- c` it says that the syntax is wrong.
-    """
+    """What is not in the grammar is refused with its place (Azure, SQL filter syntax)."""
     with pytest.raises(InvalidRule):
         compile_filter(SqlFilter(expression=expression), lambda: GUID)
     (failure,) = selected(expression, ORDER).failures
     assert why in failure.description
+
+
+@pytest.mark.parametrize(
+    ("rule", "at"),
+    [
+        (Rule(name="r", filter=SqlFilter(expression="color='red' -- c")), 13),
+        (Rule(name="r", filter=SqlFilter(expression="a = 5--1")), 6),
+        (Rule(name="r", filter=TrueFilter(), action="SET a = 5 --1"), 11),
+    ],
+)
+def test_a_new_rule_has_no_comment(rule: Rule, at: int) -> None:
+    """Azure has no comments: of `color='red' -- c` it says that the syntax is wrong."""
+    with pytest.raises(InvalidRule, match=f"'--' at character {at} has no meaning here"):
+        check_rule(rule)
+
+
+def test_signs_and_texts_are_no_comments() -> None:
+    """A minus of a minus is written with a space between; a text may hold anything."""
+    for expression in ("a = 5 - -1", "a = '--'", "[a--b] = 1", '"--" = 1'):
+        check_rule(Rule(name="r", filter=SqlFilter(expression=expression)))
+
+
+def test_a_stored_rule_with_two_signs_keeps_its_meaning() -> None:
+    """It was taken as a minus of a minus by an earlier version, and takes the same messages."""
+    for expression in ("quantity--1 = 11", "quantity = 9--1", "- -quantity = 10"):
+        selection = selected(expression, ORDER)
+        assert (len(selection.matches), selection.failures) == (1, []), expression
+    assert not selected("quantity--1 = 9", ORDER).matches
 
 
 def test_a_list_of_a_hundred_choices_is_not_deep() -> None:

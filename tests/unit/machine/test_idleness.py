@@ -110,6 +110,38 @@ def test_scheduled_messages_and_forwarding_keep_an_entity() -> None:
         assert not waiting.idle(QUEUE, at_ms)
 
 
+def test_the_last_access_is_kept_of_every_entity_and_by_itself() -> None:
+    """AccessedAt: what bridges report; of entities that are not temporary nothing else grows."""
+    front = Topic(name="events", subscriptions=(KEPT,))
+    uses = Uses()
+    for number in range(100):
+        uses.tell(front, number.to_bytes(6, "big"), key_of(KEPT), 1_000, START_MS + number)
+    size = len(uses.encode())
+    kept = Uses.decode(uses.encode())
+
+    assert kept.accessed_ms(key_of(KEPT)) == START_MS + 99 - 1_000
+    assert kept.accessed_ms(key_of(front)) == 0
+    assert not kept.is_idle(front, START_MS + 10 * IDLE_MS)
+    uses.tell(front, b"bridge", key_of(KEPT), 60_000, START_MS + 100)  # came late
+    assert uses.accessed_ms(key_of(KEPT)) == START_MS + 99 - 1_000
+    assert len(uses.encode()) == size
+    new = Subscription(topic="events", name="new")
+    uses.tell(Topic(name="events", subscriptions=(new,)), b"bridge", key_of(new), 0, START_MS)
+    assert uses.accessed_ms(key_of(KEPT)) == 0
+
+
+def test_the_last_access_does_not_keep_a_temporary_entity() -> None:
+    """It is no more use than the report that told of it."""
+    uses = Uses()
+    looked(uses, QUEUE, START_MS)
+    uses.tell(QUEUE, b"bridge", key_of(QUEUE), 0, START_MS)
+    uses = Uses.decode(uses.encode())
+    watch(uses, QUEUE, START_MS, START_MS + 2 * IDLE_MS)
+
+    assert uses.is_idle(QUEUE, START_MS + 2 * IDLE_MS)
+    assert uses.accessed_ms(key_of(QUEUE)) == START_MS
+
+
 def test_a_gap_in_looking_counts_as_use() -> None:
     """Nobody knows which native consumers there were; a leader that follows at once does."""
     uses = Uses()

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from bridge.machine.sessions.states import States
 
-CHANGES = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from((b"", b"1", b"2", None))))
+CHANGES = st.lists(st.tuples(st.sampled_from("aAb"), st.sampled_from((b"", b"1", b"2", None))))
 
 
 @given(changes=CHANGES, order=st.randoms(use_true_random=False))
 def test_the_newest_counts_and_nothing_else_stays(
     changes: list[tuple[str, bytes | None]], order: object
 ) -> None:
-    """Set, cleared, killed after any change, and read again in any order."""
+    """Set, cleared, killed after any change, and read again in any order, in either spelling."""
     states = States()
     model: dict[str, bytes] = {}
     unacked: dict[int, tuple[str, int, bytes]] = {}
@@ -32,14 +32,15 @@ def test_the_newest_counts_and_nothing_else_stays(
         ack(states.arrived(session_id, updated_ms, value, tag))
 
     for session_id, value in changes:
+        known = next((each for each in model if each.upper() == session_id.upper()), session_id)
+        model.pop(known, None)
         if value is None:
             ack(states.clear(session_id))
-            model.pop(session_id, None)
         else:
             queue.append((session_id, states.next_ms(session_id, 1_000), value))
             bring()
             model[session_id] = value
-        assert {each: states.get(each) for each in states.ids()} == model
+        assert {each: states.value_of(each) for each in states.ids()} == model
     assert len(unacked) == len(model)
     states.lose()
     queue = list(unacked.values())
@@ -47,7 +48,7 @@ def test_the_newest_counts_and_nothing_else_stays(
     order.shuffle(queue)  # type: ignore[attr-defined]
     while queue:
         bring()
-    assert {each: states.get(each) for each in states.ids()} == model
+    assert {each: states.value_of(each) for each in states.ids()} == model
 
 
 def test_a_kill_between_confirm_and_ack_leaves_both_and_the_newer_counts() -> None:
@@ -55,7 +56,7 @@ def test_a_kill_between_confirm_and_ack_leaves_both_and_the_newer_counts() -> No
     for order in ((1, 2), (2, 1)):
         states = States()
         dropped = [states.arrived("a", each, b"%d" % each, each) for each in order]
-        assert states.get("a") == b"2"
+        assert states.value_of("a") == b"2"
         assert [each for each in dropped if each is not None] == [1]
 
 
@@ -73,4 +74,13 @@ def test_of_two_that_have_the_same_time_the_later_counts() -> None:
     states = States()
     assert states.arrived("a", 2_000, b"first", 1) is None
     assert states.arrived("a", 2_000, b"second", 2) == 1
-    assert states.get("a") == b"second"
+    assert states.value_of("a") == b"second"
+
+
+def test_of_the_states_of_two_spellings_the_later_counts() -> None:
+    """A version that told them apart has stored both; whichever RabbitMQ brings first."""
+    for first, second in ((("a", 1), ("A", 2)), (("A", 2), ("a", 1))):
+        states = States()
+        assert states.arrived(*first, b"%d" % first[1], tag=1) is None
+        assert states.arrived(*second, b"%d" % second[1], tag=2) is not None
+        assert (states.value_of("a"), states.ids()) == (b"2", ["A"])

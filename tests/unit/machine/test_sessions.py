@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from bridge.machine.fate import Fate, Rules
 from bridge.machine.memory_budget import MemoryBudget
 from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.ages import Ages
@@ -23,7 +24,9 @@ from bridge.machine.settled import SettledMemory
 
 DURATION_MS = 5_000
 MAX_DELIVERIES = 3
-SESSIONS = ("a", "b", "c")
+SESSIONS = ("a", "A", "b", "c", "C")
+"""Three sessions; of two of them both spellings are sent and asked for."""
+
 RECEIVERS = tuple(range(4))
 
 
@@ -42,6 +45,16 @@ class Stored:
         return b"%d" % self.number
 
 
+def has_expired(place: Place[Stored], now_ms: int) -> bool:
+    """Whether a message may not be delivered any more."""
+    return place.expires_ms is not None and place.expires_ms <= now_ms
+
+
+def is_of(stored: Stored, session_id: str) -> bool:
+    """Whether a message is of a session, in whatever case their ids are."""
+    return stored.session_id.upper() == session_id.upper()
+
+
 class World:
     """RabbitMQ, receivers and a clock around the machine."""
 
@@ -51,7 +64,7 @@ class World:
             MemoryBudget(room_bytes),
             SettledMemory().numbers(),
             lock_duration_ms=DURATION_MS,
-            max_delivery_count=MAX_DELIVERIES,
+            rules=Rules(MAX_DELIVERIES),
             ages=Ages(step=1, gone_min=2),
         )
         self.ready: list[Stored] = []
@@ -59,7 +72,8 @@ class World:
         self.tags = 0
         self.sent: dict[int, Stored] = {}
         self.fate: dict[int, str] = {}
-        self.session_of: dict[int, str | None] = {}
+        self.session_of: dict[int, str] = {}
+        self.asked: dict[int, str | None] = {}
         self.until_ms: dict[int, int] = {}
         self.waiting: set[int] = set()
         self.out: dict[int, list[Place[Stored]]] = {}
@@ -108,7 +122,9 @@ class World:
         for effect in effects:
             match effect:
                 case fx.Given(receiver, session_id, until_ms):
-                    assert session_id not in self.session_of.values(), "one receiver a session"
+                    held = {each.upper() for each in self.session_of.values()}
+                    assert session_id.upper() not in held, "one receiver a session"
+                    assert session_id == (self.asked.pop(receiver) or self.oldest(session_id))
                     assert until_ms == self.now_ms + DURATION_MS
                     self.waiting.discard(receiver)
                     self.session_of[receiver] = session_id
@@ -130,9 +146,11 @@ class World:
                 case fx.Refresh(place):
                     assert place.message is not None
                     self.ready.append(self.held.pop(place.where))
-                case fx.Expire(place) | fx.DeliveryCountExceeded(place):
+                case fx.End(place, fate, failed):
                     assert place.message is not None, "the body goes to the dead-letter queue"
-                    self.end(place, type(effect).__name__)
+                    if fate is Fate.DELIVERY_COUNT_EXCEEDED:
+                        assert place.generation + failed >= MAX_DELIVERIES
+                    self.end(place, fate.name)
                 case fx.Drop(where):
                     del self.held[where]
                 case fx.Unlock(place):
@@ -141,13 +159,14 @@ class World:
     def deliver(self, receiver: int, place: Place[Stored]) -> None:
         """A receiver gets a message: in order, unexpired, under a lock that has not ended."""
         session_id = self.session_of[receiver]
-        assert place.session_id == session_id
+        assert place.session_id == self.sent[place.number].session_id, "each keeps its spelling"
+        assert place.session_id.upper() == session_id.upper()
         assert self.now_ms < self.until_ms[receiver]
         assert place.message is not None
-        assert not place.has_expired(self.now_ms)
+        assert not has_expired(place, self.now_ms)
         assert place.generation == self.counts[place.number]
         for number, stored in self.sent.items():
-            if stored.session_id == session_id and number < place.number:
+            if is_of(stored, session_id) and number < place.number:
                 is_held = any(each.number == number for each in self.out[receiver])
                 known = self.machine.find(stored.identity)
                 assert (
@@ -159,6 +178,16 @@ class World:
                 ), f"{number} was to come before {place.number}"
         self.out[receiver].append(place)
         self.delivered.append((receiver, place.number, place.generation))
+
+    def oldest(self, session_id: str) -> str:
+        """The id of a session as its oldest message in the machine has it."""
+        return next(
+            stored.session_id
+            for number, stored in self.sent.items()
+            if is_of(stored, session_id)
+            and (known := self.machine.find(stored.identity)) is not None
+            and known.state != LEAVING
+        )
 
     def is_ready(self, number: int) -> bool:
         """Whether RabbitMQ has not brought it yet."""
@@ -180,6 +209,7 @@ class World:
     def accept(self, receiver: int, session_id: str | None) -> None:
         """A receiver wants a session."""
         self.waiting.add(receiver)
+        self.asked[receiver] = session_id
         self.do(self.machine.accept(receiver, session_id, now_ms=self.now_ms))
 
     def credit(self, receiver: int, count: int) -> None:
@@ -387,13 +417,13 @@ class AnyHistory(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         world = self.world
-        held = {each.session_id for each in world.held.values()}
-        for session_id in held - set(world.session_of.values()):
-            ready = [each for each in world.held.values() if each.session_id == session_id]
+        held = {each.session_id.upper() for each in world.held.values()}
+        for session_id in held - {each.upper() for each in world.session_of.values()}:
+            ready = [each for each in world.held.values() if is_of(each, session_id)]
             coming = [
                 each
                 for each in world.ready
-                if each.session_id == session_id and world.machine.find(each.identity)
+                if is_of(each, session_id) and world.machine.find(each.identity)
             ]
             if not coming and any(self.is_deliverable(each) for each in ready):
                 assert not world.waiting, f"{session_id} is there"
@@ -424,7 +454,7 @@ class AnyHistory(RuleBasedStateMachine):
         """Whether a receiver could have it."""
         place = self.world.machine.find(stored.identity)
         assert place is not None
-        return place.state == READY and not place.has_expired(self.world.now_ms)
+        return place.state == READY and not has_expired(place, self.world.now_ms)
 
 
 AnyHistory.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
@@ -480,7 +510,7 @@ def test_the_last_delivery_that_fails_ends_a_message() -> None:
         world.credit(1, 1)
         world.pass_time(DURATION_MS)
     assert len(world.delivered) == MAX_DELIVERIES
-    assert world.fate == {1: "DeliveryCountExceeded"}
+    assert world.fate == {1: "DELIVERY_COUNT_EXCEEDED"}
     assert len(world.machine) == 0
 
 

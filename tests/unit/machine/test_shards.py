@@ -19,7 +19,7 @@ from bridge.wire.basic import Properties, Table, long, text
 from bridge.wire.envelope import Item
 
 SESSIONS = [f"session {number}" for number in range(40)]
-QUEUE = Queue(name="q", requires_session=True, session_shards=4)
+QUEUE = Queue(name="q", requires_session=True, session_shards=4, folds_session_ids=True)
 SHARDED, PLAIN = short_id("sharded"), short_id("plain")
 TOPIC = Topic(
     name="t",
@@ -30,6 +30,7 @@ TOPIC = Topic(
         ),
     ),
 )
+SUBSCRIPTION = TOPIC.subscriptions[1]
 ACTIVE = names.active_exchange("t")
 
 
@@ -63,7 +64,7 @@ def test_a_queues_message_goes_to_its_sessions_shard() -> None:
     for session_id in SESSIONS:
         publication = sent(QUEUE, session_id)
         assert publication.exchange == names.active_exchange("q")
-        assert publication.routing_key == str(shard_of(session_id, 4))
+        assert publication.routing_key == str(shard_of(QUEUE, session_id))
     assert {sent(QUEUE, each).routing_key for each in SESSIONS} == {"0", "1", "2", "3"}
     assert sent(QUEUE, None).routing_key == "0"
     assert sent(Queue(name="q", requires_session=True), "session 1").routing_key == ""
@@ -72,7 +73,7 @@ def test_a_queues_message_goes_to_its_sessions_shard() -> None:
 def test_a_scheduled_message_goes_to_its_sessions_shard_when_it_is_due() -> None:
     """Its properties are those that it was sent with."""
     leader = sequencer(QUEUE)
-    session_id = next(each for each in SESSIONS if shard_of(each, 4) == 3)
+    session_id = next(each for each in SESSIONS if shard_of(QUEUE, each) == 3)
     item = Item(of(session_id), b"body", scheduled_ms=61_000)
     command = Send(bytes(16), (item,))
     (waiting,) = leader.apply(command, 1_000).publications
@@ -85,13 +86,16 @@ def test_a_scheduled_message_goes_to_its_sessions_shard_when_it_is_due() -> None
 def test_a_topics_message_goes_to_one_shard_of_a_subscription() -> None:
     """And to the queues of others as ever."""
     for session_id in SESSIONS:
-        expected = {names.copy_key(PLAIN), names.copy_key(SHARDED, shard_of(session_id, 4))}
+        expected = {
+            names.copy_key(PLAIN),
+            names.copy_key(SHARDED, shard_of(SUBSCRIPTION, session_id)),
+        }
         assert keys(sent(TOPIC, session_id)) == expected
 
 
 def test_a_subscription_is_left_out_whichever_shard_takes_nothing() -> None:
     """Its key of the message is asked, and is not reached any more."""
-    session_id = next(each for each in SESSIONS if shard_of(each, 4) == 2)
+    session_id = next(each for each in SESSIONS if shard_of(SUBSCRIPTION, each) == 2)
     publication = sent(TOPIC, session_id)
     found = first_copies([publication], ACTIVE)
     assert found.keys() == {PLAIN, SHARDED}

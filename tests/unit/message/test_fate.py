@@ -5,8 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.message.fate import Fate, fate_of, fate_of_failed, is_stray
-from bridge.message.message import Message
+from bridge.machine.fate import UNLIMITED, Fate
+from bridge.message.fate import death_of, fate_of, fate_of_failed, is_stray, rules_of
+from bridge.message.message import DELIVERY_COUNT_EXCEEDED, EXPIRED, Message
+from bridge.model.entity import Queue
 from bridge.wire.basic import Properties, Table
 from bridge.wire.record import Record
 from tests.unit.message.test_moves import ACTIVE, DEAD, NOW_MS, ORDERS
@@ -41,7 +43,7 @@ def test_a_receiver_never_has_what_is_over(
     ttl_ms: int | None, failures: int, waited_ms: int
 ) -> None:
     """Expired at its instant, exhausted at the entity's count; a TTL of 0 needs a receiver."""
-    fate = fate_of(message(ttl_ms, failures), ACTIVE, NOW_MS + waited_ms)
+    fate = fate_of(message(ttl_ms, failures), rules_of(ORDERS), NOW_MS + waited_ms)
 
     if ttl_ms and waited_ms >= ttl_ms:
         assert fate is Fate.EXPIRED
@@ -66,8 +68,27 @@ def test_a_message_that_expires_while_it_is_locked_does_not_come_back() -> None:
 
 def test_a_dead_letter_is_never_dead_lettered_again() -> None:
     """However often it fails."""
-    assert fate_of(message(None, 99), DEAD, NOW_MS) is Fate.AVAILABLE
+    rules = rules_of(ORDERS, is_dead_letter=True)
+    assert fate_of(message(None, 99), rules, NOW_MS) is Fate.AVAILABLE
     assert fate_of_failed(message(None, 99), DEAD, NOW_MS) is Fate.AVAILABLE
+
+
+def test_a_message_that_waits_to_be_forwarded_has_no_delivery_limit() -> None:
+    """Being forwarded is no delivery; a receiver's delivery that fails still is one."""
+    rules = rules_of(Queue(name="orders", max_delivery_count=3, forward_to="target"))
+    assert rules.of_waiting(None, 99, NOW_MS) is Fate.AVAILABLE
+    assert rules.of_failed(None, 2, NOW_MS) is Fate.DELIVERY_COUNT_EXCEEDED
+    assert rules.waiting_max == UNLIMITED
+
+
+def test_an_expired_message_is_a_dead_letter_if_its_entity_keeps_them() -> None:
+    """One that failed too often always is."""
+    keeps, drops = (
+        Queue(name="orders", dead_lettering_on_message_expiration=each) for each in (True, False)
+    )
+    assert (death_of(Fate.EXPIRED, keeps), death_of(Fate.EXPIRED, drops)) == (EXPIRED, None)
+    for entity in (keeps, drops):
+        assert death_of(Fate.DELIVERY_COUNT_EXCEEDED, entity) == DELIVERY_COUNT_EXCEEDED
 
 
 def test_what_was_published_straight_into_a_queue_is_a_stray() -> None:

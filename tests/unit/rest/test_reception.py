@@ -7,11 +7,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.engine.api import Received, ReceiveMode
 from bridge.model.entity import Queue
+from bridge.model.errors import EntityNotFound
 from bridge.model.name import EntityPath
 from bridge.rest.reception import Reception
 from tests.bench.memory_namespace import MemoryNamespace
@@ -152,3 +154,23 @@ async def run(steps: list[tuple]) -> None:
 def test_each_message_is_with_one_client_or_waits(steps: list[tuple]) -> None:
     """What a client has got is locked or deleted; all else is available, uncounted."""
     asyncio.run(run(steps))
+
+
+async def test_a_message_of_an_entity_that_was_deleted_meanwhile_is_not_taken() -> None:
+    """It stays where it was, and the request has the error of a missing entity."""
+    space = KeepingNamespace(Queue(name="q", lock_duration_ms=300_000))
+    queue = space._queue(Q)
+    reception = Reception(space, Q, ReceiveMode.PEEK_LOCK)
+    leaving = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(reception.message(60.0, leaving))
+    await asyncio.sleep(0)
+    for key in list(space._queues):
+        del space._queues[key]
+
+    queue.enqueue(outgoing("late").record)
+
+    with pytest.raises(EntityNotFound):
+        await waiting
+    assert [stored.delivery_count for stored in queue.active] == [0]
+    assert not queue.locked
+    await reception.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 
 from bridge.model import entity as model
 from bridge.model.errors import ArgumentError, ServiceBusError
-from bridge.topology import definitions
+from bridge.topology import definitions, description
 from bridge.topology.resources import Value
 from tests.unit.topology.entities import namespaces
 
@@ -58,6 +59,67 @@ def test_an_entity_that_is_there_keeps_its_incarnation() -> None:
     )
     found = definitions.with_incarnations(wanted, there, lambda: "made")
     assert [each.incarnation for each in found.queues] == ["made", "", "one"]
+
+
+FOLDED = (
+    model.Queue(name="orders", folds_session_ids=True),
+    model.Topic(name="events", folds_session_ids=True),
+    model.Subscription(topic="events", name="audit", folds_session_ids=True),
+)
+
+
+@pytest.mark.parametrize("entity", FOLDED)
+def test_an_entity_that_folds_session_ids_is_of_no_kind_to_older_versions(
+    entity: model.Entity,
+) -> None:
+    """Which know three kinds, and leave an entity of no kind to newer ones."""
+    form = definitions.to_json(entity)
+    assert form["kind"] not in ("queue", "topic", "subscription")
+    assert definitions.from_json(form) == entity
+    assert not definitions.unknown_fields(form)
+    older = definitions.to_json(replace(entity, folds_session_ids=False))
+    assert older["kind"] in ("queue", "topic", "subscription")
+    assert not definitions.from_json(older).folds_session_ids
+
+
+def test_new_entities_fold_session_ids_and_others_stay_as_they_were_made() -> None:
+    """A subscription does what its topic does: who numbers the topic chooses its shards."""
+    old, new = model.Topic(name="old"), model.Topic(name="new", folds_session_ids=True)
+    there = model.Namespace(queues=(model.Queue(name="old-queue"),), topics=(old, new))
+    wanted = model.Namespace(
+        queues=(model.Queue(name="old-queue"), model.Queue(name="queue")),
+        topics=tuple(
+            model.Topic(name=name, subscriptions=(model.Subscription(topic=name, name="s"),))
+            for name in ("made", "new", "old")
+        ),
+    )
+    found = definitions.with_incarnations(wanted, there, folds_session_ids=True)
+    assert {each.path: each.folds_session_ids for each in definitions.entities(found)} == {
+        "old-queue": False,
+        "queue": True,
+        "made": True,
+        "made/Subscriptions/s": True,
+        "new": True,
+        "new/Subscriptions/s": True,
+        "old": False,
+        "old/Subscriptions/s": False,
+    }
+
+
+def test_a_client_of_any_version_reads_the_description_of_an_entity() -> None:
+    """The bridge alone folds session ids."""
+    (queue, *_) = FOLDED
+    raw = description.encode(
+        queue,
+        rabbitmq_version="4.3.0",
+        rabbitmq_bytes_max=1 << 24,
+        is_clustered=False,
+        tier=model.Tier.STANDARD,
+        is_peeked=False,
+        full="",
+    )
+    assert json.loads(raw)["entity"]["kind"] == "queue"
+    assert description.decode(raw).entity == replace(queue, folds_session_ids=False)
 
 
 def test_a_field_of_a_newer_version_is_named_and_has_no_effect() -> None:

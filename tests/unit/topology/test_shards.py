@@ -15,18 +15,31 @@ from bridge.topology.policy import winners
 GOLDEN = {"": 1, "a": 4, "orders-17": 6, "Zoë": 3, "0" * 128: 0}
 """Of seven: what every bridge and library, in any language and version, has to find."""
 
+GOLDEN_FOLDED = {"": 1, "A": 3, "a": 3, "orders-17": 1, "ORDERS-17": 1, "Zoë": 0, "zOË": 0}
+"""The same of an entity that folds session ids."""
+
+
+def sharded(count: int, *, folds: bool) -> model.Queue:
+    """A queue with sessions in shards."""
+    return model.Queue(
+        name="orders", requires_session=True, session_shards=count, folds_session_ids=folds
+    )
+
 
 def test_a_session_has_the_same_shard_everywhere() -> None:
-    """By its bytes alone; and no session is in the first."""
-    assert {each: shards.shard_of(each, 7) for each in GOLDEN} == GOLDEN
-    assert shards.shard_of(None, 7) == 0
-    assert {shards.shard_of(each, 1) for each in GOLDEN} == {0}
+    """By its bytes alone, as they are spelt in older entities; and no session is in the first."""
+    for folds, golden in ((False, GOLDEN), (True, GOLDEN_FOLDED)):
+        seven = sharded(7, folds=folds)
+        assert {each: shards.shard_of(seven, each) for each in golden} == golden
+        assert shards.shard_of(seven, None) == 0
+        assert {shards.shard_of(sharded(1, folds=folds), each) for each in golden} == {0}
 
 
 @pytest.mark.parametrize("count", [2, 4, 64])
 def test_sessions_are_spread_evenly(count: int) -> None:
     """None of the shards has twice its part."""
-    spread = Counter(shards.shard_of(f"customer {number}", count) for number in range(8_000))
+    queue = sharded(count, folds=True)
+    spread = Counter(shards.shard_of(queue, f"customer {number}") for number in range(8_000))
     assert len(spread) == count
     assert max(spread.values()) < 2 * 8_000 / count
 

@@ -151,7 +151,7 @@ def test_times_to_live(said: dict[str, Any], ttl_ms: int | None) -> None:
     assert read_broker_properties(said).time_to_live_ms == ttl_ms
 
 
-@pytest.mark.parametrize("value", [True, "x", [], float("inf"), "1:2:3:4"])
+@pytest.mark.parametrize("value", [True, "x", [], "1e999", "1:2:3:4"])
 def test_times_to_live_that_are_none(value: Any) -> None:
     """They are refused, not taken for another."""
     with pytest.raises(ArgumentError):

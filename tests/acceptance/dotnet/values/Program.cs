@@ -169,6 +169,7 @@ async Task RulesOverHttp()
     Equal<object>(when, ((SqlRuleAction)rule.Action).Parameters["@when"], "@when");
 }
 
+// TimeSpan, DateTimeOffset and Uri its rule manager refuses itself.
 async Task RulesByRuleManager()
 {
     await Only();
@@ -178,8 +179,6 @@ async Task RulesByRuleManager()
         ["byte"] = (byte)1, ["sbyte"] = (sbyte)-1, ["short"] = (short)2, ["ushort"] = (ushort)3, ["int"] = 3,
         ["uint"] = 4u, ["long"] = 3L, ["ulong"] = 5ul, ["float"] = 0.5f, ["double"] = 0.5, ["decimal"] = 79.90m,
         ["char"] = 'c', ["text"] = "t", ["yes"] = true, ["guid"] = Guid.NewGuid(),
-        ["uri"] = new Uri("http://example.org/"), ["span"] = TimeSpan.FromTicks(15),
-        ["offset"] = new DateTimeOffset(2026, 1, 1, 0, 0, 0, TimeSpan.Zero).AddTicks(1234567),
         ["when"] = new DateTime(2026, 1, 1, 0, 0, 0, DateTimeKind.Utc),
     };
     var filter = new CorrelationRuleFilter();

@@ -326,12 +326,12 @@ def test_the_size_of_a_partitioned_entity_is_read_back_sixteen_fold(kind: str) -
 def test_a_large_message_is_premium() -> None:
     """Other tiers tell 256, and refuse another."""
     queue = described("<MaxMessageSizeInKilobytes>256</MaxMessageSizeInKilobytes>")
-    check_message_size(queue, model.Tier.STANDARD)
+    check_message_size(queue, "ns", model.Tier.STANDARD)
 
     larger = described("<MaxMessageSizeInKilobytes>2048</MaxMessageSizeInKilobytes>")
-    check_message_size(larger, model.Tier.PREMIUM)
+    check_message_size(larger, "ns", model.Tier.PREMIUM)
     with pytest.raises(ArgumentError, match="Premium namespace only"):
-        check_message_size(larger, model.Tier.STANDARD)
+        check_message_size(larger, "ns", model.Tier.STANDARD)
 
 
 def test_a_feed_has_two_links_when_there_is_more() -> None:

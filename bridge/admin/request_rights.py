@@ -1,13 +1,17 @@
-"""Rights of HTTP requests: a request's token, checked against the shared access rules."""
+"""Rights of HTTP requests: a request's tokens, verified."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
-from bridge.model.access import HTTP_GRACE_S, Claims, missing_right, verify_token
-from bridge.model.access_rules import RuleSet
+from aiohttp import web
+
+from bridge.access.access import Access
+from bridge.model.access import HTTP_GRACE_S
+from bridge.model.claims import Claims, cause_of, missing_right
 from bridge.model.entity import Right
-from bridge.model.errors import Unauthorized
+from bridge.model.errors import ServiceBusError, Unauthorized
 from bridge.model.name import EntityPath
 
 AUTHORIZATION = "Authorization"
@@ -28,32 +32,21 @@ _MISSING = {
 """What Azure says of a right that is missing (its own tests of the Go module look for it)."""
 
 
-class Access:
+class RequestRights:
     """The rights of one request.
 
     Args:
+        claims: what the request's token gives.
+        targets: what the tokens for what is forwarded to give, or why they are refused, by header.
         host: the host in the request, for error texts.
-        grace_s: how long past its expiry a token is accepted.
-
-    Raises:
-        Unauthorized: the request has no token, or the token is not valid.
     """
 
     def __init__(
-        self,
-        headers: Mapping[str, str],
-        rules: RuleSet,
-        host: str,
-        now_s: float,
-        *,
-        grace_s: float = HTTP_GRACE_S,
+        self, claims: Claims, targets: Mapping[str, Claims | ServiceBusError], host: str
     ) -> None:
-        self._headers = headers
-        self._rules = rules
+        self._claims = claims
+        self._targets = targets
         self._host = host
-        self._now_s = now_s
-        self._grace_s = grace_s
-        self._claims = self._verified(AUTHORIZATION)
 
     def check(self, method: str, path: str, operation: str, *rights: Right) -> None:
         """Raise unless the token gives one of the rights at the path.
@@ -99,17 +92,54 @@ class Access:
         """
         if self._claims.allows(Right.SEND, path):
             return
-        header = _SUPPLEMENTARY[header_of]
-        if header not in self._headers or not self._verified(header).allows(Right.SEND, path):
+        found = self._targets.get(_SUPPLEMENTARY[header_of])
+        if isinstance(found, ServiceBusError):
+            raise found
+        if found is None or not found.allows(Right.SEND, path):
             raise missing_right(Right.SEND, f"sb://{self._host}/{path}")
 
-    def _verified(self, header: str) -> Claims:
-        token = self._headers.get(header, "")
-        if not token:
-            raise Unauthorized(f"MalformedToken: The header {header} is missing.")
-        if token.partition(" ")[0].lower() == "bearer":
-            raise Unauthorized(
-                "MalformedToken: Tokens of Microsoft Entra are not taken here; use a shared "
-                "access key."
+
+async def rights_of(
+    access: Access,
+    request: web.Request,
+    log: logging.Logger,
+    *,
+    grace_s: float = HTTP_GRACE_S,
+) -> RequestRights:
+    """Return the rights of a request.
+
+    Args:
+        log: is told of a token that is refused.
+        grace_s: how long past its expiry a shared access signature is accepted.
+
+    Raises:
+        Unauthorized, ServerBusy: the request has no token, or the token is refused.
+    """
+    try:
+        claims = await _verified(access, request, AUTHORIZATION, grace_s)
+    except ServiceBusError as error:
+        if AUTHORIZATION in request.headers:
+            log.info(
+                "token.refused peer=%s audience=%r reason=%r",
+                *(request.remote, f"{request.host}{request.path}", cause_of(error)),
             )
-        return verify_token(token, self._rules, self._now_s, grace_s=self._grace_s)
+        raise
+    targets: dict[str, Claims | ServiceBusError] = {}
+    for header in _SUPPLEMENTARY.values():
+        if header in request.headers:
+            try:
+                targets[header] = await _verified(access, request, header, grace_s)
+            except ServiceBusError as error:
+                targets[header] = error
+    return RequestRights(claims, targets, request.host)
+
+
+async def _verified(access: Access, request: web.Request, header: str, grace_s: float) -> Claims:
+    """Return the claims of the token in a header, with the word `Bearer` or without it."""
+    token = request.headers.get(header, "").strip()
+    scheme, _, rest = token.partition(" ")
+    if scheme.lower() == "bearer":
+        token = rest.strip()
+    if not token:
+        raise Unauthorized(f"MalformedToken: The header {header} is missing.")
+    return await access.verified(token, grace_s=grace_s)

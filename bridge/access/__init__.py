@@ -1,0 +1,1 @@
+"""Who may do what: verification of tokens and keys, by rules and issuers' keys of the moment."""

@@ -1,0 +1,68 @@
+"""The rules file (`--auth`): shared access rules, and issuers of tokens with what these grant.
+
+    {"rules": [...],
+     "issuers": [
+       {"entra": "<tenant id>",
+        "grants": [{"claim": "oid", "value": "<object id>",
+                    "role": "Azure Service Bus Data Sender", "scope": "orders"}]},
+       {"issuer": "https://login.example.com/realms/shop", "audience": "busbridge",
+        "keys": {"url": "https://...", "ca": "ca.pem"},
+        "grants": [{"claim": ["realm_access", "roles"], "value": ["reader", "auditor"],
+                    "rights": ["Listen"], "scope": "events/subscriptions/audit"}]}]}
+
+One of both lists may be absent. docs/tokens.md explains every field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from bridge.model.access_rules import RuleSet, rules_of
+from bridge.model.errors import ArgumentError
+from bridge.model.issuers.issuer import Issuer
+from bridge.model.issuers.reading import issuers_of
+
+_PARTS = frozenset(("rules", "issuers"))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Who may do what: shared access rules, and issuers."""
+
+    rules: RuleSet = field(default_factory=RuleSet)
+    issuers: tuple[Issuer, ...] = ()
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Issuer]:
+        """The issuers by each value of `iss` that they have."""
+        return {name: issuer for issuer in self.issuers for name in issuer.names}
+
+    def with_rules(self, more: RuleSet) -> Policy:
+        """Return the policy with more rules."""
+        return replace(self, rules=self.rules.merged(more))
+
+
+def read_policy(text: str) -> Policy:
+    """Return the policy in the text of a rules file.
+
+    Raises:
+        ArgumentError: the text is no rules file; names the entry and the field, never a key.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(f"The rules file is not JSON: {error}.") from None
+    if (
+        not isinstance(document, dict)
+        or not document
+        or not set(document) <= _PARTS
+        or not all(isinstance(part, list) for part in document.values())
+    ):
+        raise ArgumentError('The rules file must be {"rules": [...], "issuers": [...]}.')
+    policy = Policy(rules_of(document.get("rules", [])), issuers_of(document.get("issuers", [])))
+    if not document.get("rules") and not document.get("issuers"):
+        raise ArgumentError("The rules file has no rule and no issuer: nobody could connect.")
+    return policy

@@ -1,0 +1,139 @@
+"""What the claims of a token grant, by the grants of its issuer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.model.access_policy import Policy
+from bridge.model.claims import Claims
+from bridge.model.entity import Right
+from bridge.model.issuers.granting import grants_of, lacks_groups, values_at
+from bridge.model.issuers.issuer import Issuer, KeySource, TokenGrant
+from bridge.model.issuers.web_token import WebToken
+
+NAMES = st.sampled_from(["sub", "roles", "groups", "scp", "scope", "realm_access"])
+VALUES = st.sampled_from(["a", "b", "c d", "", "A"])
+SCOPES = st.sampled_from([(), ("q",), ("t",), ("t", "subscriptions", "s"), ("q", "deep")])
+PATHS = ["", "q", "Q/$DeadLetterQueue", "t", "t/Subscriptions/S", "t/subscriptions/other", "q/deep"]
+RIGHTS = st.sampled_from(
+    [frozenset({Right.SEND}), frozenset({Right.LISTEN}), frozenset(Right)],
+)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | VALUES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+GRANTS = st.builds(
+    TokenGrant,
+    claim=st.lists(NAMES, min_size=1, max_size=2).map(tuple),
+    values=st.frozensets(VALUES, min_size=1, max_size=2),
+    rights=RIGHTS,
+    scope=SCOPES,
+)
+
+
+def issuer_of(grants: list[TokenGrant]) -> Issuer:
+    """Return an issuer with these grants."""
+    return Issuer(names=("i",), audiences=("a",), keys=KeySource(file="f"), grants=tuple(grants))
+
+
+def given_by(grants: list[TokenGrant], claims: dict[str, Any]) -> set[tuple[Right, str]]:
+    """Return all that a token may do, as pairs of right and path."""
+    found = grants_of(issuer_of(grants), claims)
+    token = WebToken(issuer="i", claims=claims, expires_s=0)
+    rights = Claims(grants=found, proof=token)
+    return {(right, path) for right in Right for path in PATHS if rights.allows(right, path)}
+
+
+@given(grants=st.lists(GRANTS, max_size=4), claims=st.dictionaries(NAMES, ANYTHING, max_size=4))
+def test_rights_are_the_sum_of_the_grants_that_match(
+    grants: list[TokenGrant], claims: dict[str, Any]
+) -> None:
+    """Each grant gives its own rights, beside the others, in any order; none takes any away."""
+    expected: set[tuple[Right, str]] = set()
+    for grant in grants:
+        expected |= given_by([grant], claims)
+    assert given_by(grants, claims) == expected == given_by(grants[::-1], claims)
+
+
+@given(grant=GRANTS, claims=st.dictionaries(NAMES, ANYTHING, max_size=4))
+def test_only_texts_and_lists_of_texts_match(grant: TokenGrant, claims: dict[str, Any]) -> None:
+    """What a grant gives, it gives for a text that is there as it is, and within its scope."""
+    value: Any = claims
+    for name in grant.claim:
+        value = value.get(name) if isinstance(value, dict) else None
+    texts: set[str] = set()
+    if isinstance(value, str):
+        is_split = grant.claim in {("scp",), ("scope",)}
+        texts = set(value.split()) if is_split else {value}
+    elif isinstance(value, list) and all(isinstance(each, str) for each in value):
+        texts = set(value)
+    found = given_by([grant], claims)
+    assert bool(found) == bool(texts & grant.values)
+    assert {right for right, _ in found} <= grant.rights
+    if grant.scope:
+        assert all(path.lower().startswith("/".join(grant.scope)) for _, path in found)
+
+
+@given(claims=st.dictionaries(NAMES, ANYTHING, max_size=4), grants=st.lists(GRANTS, max_size=4))
+def test_a_token_put_for_a_path_gives_nothing_beside_it(
+    claims: dict[str, Any], grants: list[TokenGrant]
+) -> None:
+    """Put for a path, it gives what it gives for everything, at this path and below alone."""
+    everything = given_by(grants, claims)
+    found = grants_of(issuer_of(grants), claims, ("q",))
+    token = WebToken(issuer="i", claims=claims, expires_s=0)
+    rights = Claims(grants=found, proof=token)
+    for right in Right:
+        for path in PATHS:
+            is_below = path.lower() == "q" or path.lower().startswith("q/")
+            assert rights.allows(right, path) == (is_below and (right, path) in everything)
+
+
+@pytest.mark.parametrize(
+    ("claims", "path", "values"),
+    [
+        ({"scp": "Send.All Listen"}, ["scp"], {"Send.All", "Listen"}),
+        ({"scope": "a  b"}, ["scope"], {"a", "b"}),
+        ({"sub": "a b"}, ["sub"], {"a b"}),
+        ({"x": {"scope": "a b"}}, ["x", "scope"], {"a b"}),
+        ({"realm_access": {"roles": ["a", "b"]}}, ["realm_access", "roles"], {"a", "b"}),
+        ({"https://x/roles": "r"}, ["https://x/roles"], {"r"}),
+        ({"roles": ["a", 1]}, ["roles"], set()),
+        ({"roles": {"a": "a"}}, ["roles"], set()),
+        ({"roles": "a"}, ["roles", "a"], set()),
+        ({"oid": 5}, ["oid"], set()),
+        ({"oid": None}, ["oid"], set()),
+        ({}, ["oid"], set()),
+    ],
+)
+def test_texts_of_a_claim(claims: dict[str, Any], path: list[str], values: set[str]) -> None:
+    """A claim by its name, a nested one by the names that lead to it."""
+    assert values_at(claims, path) == values
+
+
+def test_a_token_whose_issuer_is_no_longer_named_gives_nothing() -> None:
+    """Rights are reckoned anew from the same claims when the issuers change."""
+    grant = TokenGrant(
+        claim=("sub",), values=frozenset({"me"}), rights=frozenset({Right.SEND}), scope=("q",)
+    )
+    token = WebToken(issuer="i", claims={"sub": "me"}, expires_s=0)
+    assert token.grants(Policy(issuers=(issuer_of([grant]),)), ())
+    assert not token.grants(Policy(), ())
+
+
+def test_groups_that_were_left_out_are_told_from_none() -> None:
+    """Entra leaves `groups` out of a token when there are too many, and says where they are."""
+    by_group = TokenGrant(
+        claim=("groups",), values=frozenset({"g"}), rights=frozenset({Right.SEND})
+    )
+    issuer = issuer_of([by_group])
+    assert lacks_groups(issuer, {"_claim_names": {"groups": "src1"}})
+    assert lacks_groups(issuer, {"hasgroups": True})
+    assert not lacks_groups(issuer, {"groups": ["x"], "_claim_names": {"groups": "src1"}})
+    assert not lacks_groups(issuer, {"sub": "x"})
+    assert not lacks_groups(issuer_of([]), {"_claim_names": {"groups": "src1"}})
