@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 SUFFIX = ".servicebus.windows.net"
@@ -22,6 +23,16 @@ KEYS = {
     "send": ("Send",),
 }
 """Rules of the namespace: their rights. A rule's key is its name."""
+
+
+@dataclass
+class Lookups:
+    """How often this process has looked for the bridge."""
+
+    count: int = 0
+
+
+lookups = Lookups()
 
 
 def rules() -> dict[str, list[dict[str, object]]]:
@@ -51,6 +62,7 @@ def _resolver(getaddrinfo: Callable[..., Any], port: int) -> Callable[..., Any]:
             return getaddrinfo(host, wanted, *args, **kwargs)
         if name != HOST:
             raise socket.gaierror(socket.EAI_NONAME, f"{name} is not resolved")
+        lookups.count += 1
         return getaddrinfo("127.0.0.1", port, *args, **kwargs)
 
     return resolve

@@ -2,7 +2,8 @@
 
 The module is not changed. One package that its tests import, `credential` of `sdk/internal`, is
 replaced by `credential.go`: it would ask Microsoft Entra for a token. Each test runs in a process
-of its own, so that one that hangs or panics costs no other.
+of its own, so that one that hangs or panics costs no other. Of a test with subtests these count; it
+counts itself when it fails and none of them does.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -26,6 +27,7 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 from tests.fixtures.bridge import Bridge
 from tests.fixtures.broker import Broker
 from tests.parity import addresses
+from tests.parity.door import Door
 from tests.parity.score import Case
 from tests.parity.serving import serving
 
@@ -36,8 +38,18 @@ MODULE, INTERNAL = f"{SDK}/messaging/azservicebus", f"{SDK}/internal"
 PACKAGES = (".", "admin", "internal")
 """Those whose tests speak to a service; they hold tests that do not, too."""
 
+TIERS = "Standard", "Premium"
+SLEEPERS = ("TestSessionReceiver_roundRobin",)
+"""Begun first, else all wait for them at the end."""
+
 TEST_S = 600
+ERROR_MAX = 6000
 CREDENTIAL = Path(__file__).parent / "credential.go"
+
+
+_MARK = re.compile(r"=== (?:RUN|PAUSE|CONT|NAME) +(\S*)")
+_END = re.compile(r"(PASS|FAIL|SKIP): (\S+) \(")
+_OUTCOMES = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
 
 
 @dataclass(frozen=True)
@@ -47,26 +59,58 @@ class _Test:
     file: str
     name: str
 
+    @property
+    def tier(self) -> str:
+        """That of the namespace that the test wants."""
+        return "Premium" if self.name.endswith("_Premium") else "Standard"
 
-def run(broker: Broker, folder: Path, workers: int, only: Sequence[str]) -> list[Case]:
-    """Run the tests of all files, or of some; return what became of each."""
+
+@dataclass(frozen=True)
+class _Served:
+    """A bridge, found through a door that counts who comes in."""
+
+    bridge: Bridge
+    door: Door
+
+    def connection_string(self, rule: str) -> str:
+        """Return that of a rule."""
+        host = f"{addresses.LOCAL}:{self.door.port}"
+        return f"Endpoint=sb://{host}/;SharedAccessKeyName={rule};SharedAccessKey={rule}"
+
+
+def run(
+    broker: Broker, folder: Path, workers: int, only: Sequence[str], ids: Sequence[str] = ()
+) -> list[Case]:
+    """Run the tests of all files, of some, or those with these ids; return what became of each."""
     module = _fetch(folder)
     tests = [test for test in _tests(module) if not only or test.file in only]
-    bridges: SimpleQueue[Bridge] = SimpleQueue()
+    tests = [test for test in tests if not ids or test.name in ids]
+    tests.sort(key=lambda test: test.name not in SLEEPERS)
+    free: dict[str, SimpleQueue[_Served]] = {tier: SimpleQueue() for tier in TIERS}
 
-    def judge(test: _Test) -> Case:
-        bridge = bridges.get()
+    def judge(test: _Test) -> list[Case]:
+        served = free[test.tier].get()
         try:
-            return Case(test.file, test.name, _outcome(test, bridge, folder))
+            return _cases(test, served, folder)
         finally:
-            bridges.put(bridge)
+            free[test.tier].put(served)
 
+    workers = 1 if ids else workers
     with ExitStack() as stack:
-        for number in range(min(workers, len(tests))):
-            bridge = stack.enter_context(serving(broker, folder / f"bridge-{number}"))
-            _make_queues(bridge)
-            bridges.put(bridge)
-        return list(stack.enter_context(ThreadPoolExecutor(workers)).map(judge, tests))
+        for tier, bridges_max in zip(TIERS, (workers, 1), strict=True):
+            for _ in range(min(bridges_max, sum(test.tier == tier for test in tests))):
+                served = stack.enter_context(_serving(broker, folder, tier))
+                _make_queues(served)
+                free[tier].put(served)
+        pool = stack.enter_context(ThreadPoolExecutor(workers))
+        return [case for cases in pool.map(judge, tests) for case in cases]
+
+
+@contextmanager
+def _serving(broker: Broker, folder: Path, tier: str) -> Iterator[_Served]:
+    with Door() as door, serving(broker, folder, "--tier", tier, port=door.port) as bridge:
+        door.lead_to(bridge.port)
+        yield _Served(bridge, door)
 
 
 def _fetch(folder: Path) -> Path:
@@ -74,6 +118,8 @@ def _fetch(folder: Path) -> Path:
     if shutil.which("go") is None:
         raise SystemExit("parity: Go 1.23 or newer is needed")
     module, internal = folder / "azservicebus", folder / "internal"
+    if (folder / "parity.mod").exists():
+        return module
     (row,) = _go_mod_download(folder, f"{MODULE}@{VERSION}")
     _copy(Path(row["Dir"]), module)
     found = {row["Path"]: Path(row["Dir"]) for row in _go_mod_download(module)}
@@ -113,27 +159,68 @@ def _tests(module: Path) -> Iterator[_Test]:
                 yield _Test(package, program, str(file.relative_to(module)), test)
 
 
-def _outcome(test: _Test, bridge: Bridge, folder: Path) -> str:
-    command = [str(test.program), "-test.v", f"-test.timeout={TEST_S}s"]
+def _cases(test: _Test, served: _Served, folder: Path) -> list[Case]:
+    """Run a test; return what became of it, or of its subtests."""
+    before = served.door.visits
     done = subprocess.run(
-        [*command, f"-test.run=^{test.name}$"],
+        [str(test.program), "-test.v", f"-test.timeout={TEST_S}s", f"-test.run=^{test.name}$"],
         cwd=test.package,
-        env={**os.environ, **_environment(bridge)},
+        env={**os.environ, **_environment(served)},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
+        errors="replace",
         check=False,
     )
     if done.returncode != 0:
-        (folder / f"{test.name}.log").write_text(done.stdout + done.stderr)
-        return "failed"
-    return "skipped" if f"\n--- SKIP: {test.name} " in done.stdout else "passed"
+        (folder / f"{test.name}.log").write_text(done.stdout)
+    ends = read_output(test.name, done.stdout.splitlines(), is_ok=done.returncode == 0)
+    is_served = served.door.visits > before
+    return [
+        Case(test.file, name, outcome, error if outcome == "failed" else "", is_served, test.name)
+        for name, (outcome, error) in ends.items()
+    ]
 
 
-def _make_queues(bridge: Bridge) -> None:
+def read_output(test: str, lines: Iterable[str], *, is_ok: bool) -> dict[str, tuple[str, str]]:
+    """Read what `-test.v` prints; return the outcome of each test that counts, and its own lines.
+
+    Args:
+        is_ok: how the process ended. What it has not judged by then has failed.
+    """
+    current, said, ends = test, defaultdict[str, list[str]](list), dict[str, str]()
+    said[test] = []
+    for line in lines:
+        if mark := _MARK.match(line):
+            current = mark[1] or current
+            said[current] = said[current]
+            continue
+        # A test that prints without a line's end has its end behind that.
+        if (at := line.find("--- ")) >= 0 and (end := _END.match(line, at + 4)):
+            ends[end[2]] = _OUTCOMES[end[1]]
+            said[end[2]] = said[end[2]]
+            continue
+        said[current].append(line)
+    outcomes = {name: ends.get(name, "failed") for name in said}
+    if not is_ok and "failed" not in outcomes.values():
+        outcomes[test] = "failed"
+    return {
+        name: (outcome, "\n".join(said[name])[-ERROR_MAX:])
+        for name, outcome in outcomes.items()
+        if _counts(name, outcomes)
+    }
+
+
+def _counts(name: str, outcomes: Mapping[str, str]) -> bool:
+    below = [outcome for each, outcome in outcomes.items() if each.startswith(f"{name}/")]
+    return not below or (outcomes[name] == "failed" and "failed" not in below)
+
+
+def _make_queues(served: _Served) -> None:
     """Make the queues that the tests expect to be there."""
     client = ServiceBusAdministrationClient.from_connection_string(
-        _connection_string(bridge, addresses.RULE), connection_verify=str(bridge.ca)
+        served.connection_string(addresses.RULE), connection_verify=str(served.bridge.ca)
     )
     with client:
         client.create_queue("testQueue", lock_duration="PT5M")
@@ -143,18 +230,12 @@ def _make_queues(bridge: Bridge) -> None:
             )
 
 
-def _connection_string(bridge: Bridge, rule: str) -> str:
-    host = f"{addresses.LOCAL}:{bridge.port}"
-    return f"Endpoint=sb://{host}/;SharedAccessKeyName={rule};SharedAccessKey={rule}"
-
-
-def _environment(bridge: Bridge) -> Mapping[str, str]:
+def _environment(served: _Served) -> Mapping[str, str]:
     """Return what a live run reads: the namespace under all names that tests have for one."""
-    host = f"{addresses.LOCAL}:{bridge.port}"
-    string = partial(_connection_string, bridge)
+    host, string = f"{addresses.LOCAL}:{served.door.port}", served.connection_string
     return {
         "AZURE_RECORD_MODE": "live",
-        "SSL_CERT_FILE": str(bridge.ca),
+        "SSL_CERT_FILE": str(served.bridge.ca),
         "SERVICEBUS_ENDPOINT": host,
         "SERVICEBUS_ENDPOINT_PREMIUM": host,
         "SERVICEBUS_CONNECTION_STRING": string(addresses.RULE),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
@@ -21,18 +22,27 @@ from tests.parity.serving import serving
 RABBITMQ = "BUSBRIDGE_PARITY_RABBITMQ"
 """Variable: the URLs of the RabbitMQ and of its management API, with a space between."""
 
+FOLDER = "BUSBRIDGE_PARITY_FOLDER"
+"""Variable: where `record.json` is written, a row a run of a test."""
+
+SLEEPERS = ("large_messages_w_sleep",)
 SLEEPER_S = 1800
+ERROR_MAX = 6000
+_SERVED = "served"
 
 _ends = ExitStack()
+_rows: dict[str, dict[str, Any]] = {}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start this worker's bridge, before any of Azure's modules is read."""
-    is_controller = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
-    if is_controller:
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker:
+        _ends.callback(_write)
+    if config.getoption("numprocesses", None) and not is_worker:
         return
     url, management_url = os.environ[RABBITMQ].split()
-    folder = Path(config.rootpath) / f"bridge-{os.getpid()}"
+    folder = Path(os.environ[FOLDER])
     bridge = _ends.enter_context(serving(Broker(url, management_url), folder))
     addresses.resolve_to(bridge.port)
     _trust(str(bridge.ca))
@@ -43,11 +53,60 @@ def pytest_unconfigure() -> None:
     _ends.close()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Note whether the test looks for its server."""
+    before = addresses.lookups.count
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append((_SERVED, addresses.lookups.count > before))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep what became of a test; what fails at its end has failed."""
+    outcome: str = report.outcome
+    if hasattr(report, "wasxfail"):
+        outcome = "xfailed" if report.skipped else "xpassed"
+    known = _rows.get(report.nodeid)
+    if known and (outcome == "passed" or known["outcome"] == "failed"):
+        known["is_served"] |= dict(report.user_properties).get(_SERVED, False)
+        return
+    _rows[report.nodeid] = _row(report.nodeid, outcome, report.longreprtext) | {
+        "is_served": dict(report.user_properties).get(_SERVED, False)
+    }
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Keep a file that cannot be read as a failure."""
+    if report.failed:
+        _rows[report.nodeid] = _row(report.nodeid, "failed", report.longreprtext)
+
+
+def _row(nodeid: str, outcome: str, error: str) -> dict[str, Any]:
+    path, _, rest = nodeid.partition("::")
+    return {
+        "file": Path(path).name,
+        "test": rest.split("[")[0].rpartition("::")[2] or "collection",
+        "outcome": outcome,
+        "error": error[-ERROR_MAX:] if outcome == "failed" else "",
+        "id": nodeid,
+    }
+
+
+def _write() -> None:
+    (Path(os.environ[FOLDER]) / "record.json").write_text(json.dumps(list(_rows.values())))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give time to tests in which one send takes minutes: the SDK holds a lock of its own."""
+    """Begin with the tests that sleep most, else all wait for them at the end.
+
+    Of one a send takes minutes, as the SDK holds a lock of its own: it gets time.
+    """
     for item in items:
         if "large_messages_w_sleep" in item.name:
             item.add_marker(pytest.mark.timeout(SLEEPER_S))
+    items.sort(key=lambda item: not any(part in item.name for part in SLEEPERS))
 
 
 def _trust(ca: str) -> None:

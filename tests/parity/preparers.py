@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -24,9 +24,14 @@ SERVICEBUS_ENDPOINT_SUFFIX = addresses.SUFFIX
 Test = Callable[..., Any]
 
 
-def administration() -> ServiceBusAdministrationClient:
-    """Return a client of the administration API."""
-    return ServiceBusAdministrationClient.from_connection_string(addresses.connection_string())
+@contextlib.contextmanager
+def administration() -> Iterator[ServiceBusAdministrationClient]:
+    """Have a client of the administration API; that it looks for the bridge does not count."""
+    before = addresses.lookups.count
+    string = addresses.connection_string()
+    with ServiceBusAdministrationClient.from_connection_string(string) as client:
+        yield client
+    addresses.lookups.count = before
 
 
 class Preparer:

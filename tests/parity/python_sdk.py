@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tarfile
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fixtures.broker import Broker
@@ -21,46 +21,49 @@ LEFT_OUT = ("perf_tests", "unittests", "test_tracing.py")
 """Measurements, and tests that speak to no service."""
 
 
-def run(broker: Broker, folder: Path, workers: int, only: Sequence[str]) -> list[Case]:
-    """Run the tests of all files, or of some; return what became of each."""
-    tests, report = _fetch(folder), folder / "report.xml"
-    chosen = [path for path in sorted(tests.rglob("test_*.py")) if path.name in only]
-    if only and not chosen:
-        return []
+def run(
+    broker: Broker, folder: Path, workers: int, only: Sequence[str], ids: Sequence[str] = ()
+) -> list[Case]:
+    """Run the tests of all files, of some, or those with these ids; return what became of each."""
+    tests = _fetch(folder)
+    chosen = [str(path) for path in sorted(tests.rglob("test_*.py")) if path.name in only]
+    if ids:
+        return [case for each in ids for case in _run(broker, folder, 0, [each])]
+    return _run(broker, folder, workers, chosen or [str(tests)]) if chosen or not only else []
+
+
+def _run(broker: Broker, folder: Path, workers: int, chosen: Sequence[str]) -> list[Case]:
+    """Run pytest once; return what became of each test."""
+    tests, record = _fetch(folder), folder / "record.json"
     pytest = [sys.executable, "-m", "pytest", "-c", str(HERE / "pytest.ini")]
-    output = ["-q", "--tb=short", "-n", str(workers), f"--junit-xml={report}"]
+    output = ["-q", "--tb=short", "--durations", "10", "-n", str(workers)]
     left_out = [f"--ignore={tests / name}" for name in LEFT_OUT]
+    record.unlink(missing_ok=True)
     subprocess.run(
         [
             *(*pytest, "-p", "tests.parity.plugin", "--rootdir", str(tests), *output, *left_out),
-            *map(str, chosen or [tests]),
+            *chosen,
         ],
         cwd=tests,
-        env={**os.environ, plugin.RABBITMQ: f"{broker.url} {broker.management_url}"},
+        env={
+            **os.environ,
+            plugin.RABBITMQ: f"{broker.url} {broker.management_url}",
+            plugin.FOLDER: str(folder),
+        },
         check=False,
     )
-    return list(_cases(report))
+    return [Case(**row) for row in json.loads(record.read_text())]
 
 
 def _fetch(into: Path) -> Path:
     """Return the folder of the SDK's tests, from its source distribution."""
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    what = ["--no-deps", "--no-binary", ":all:", f"azure-servicebus=={VERSION}"]
-    subprocess.run([*pip, "--dest", str(into), *what], check=True)
-    (archive,) = into.glob("azure*servicebus*.tar.gz")
-    with tarfile.open(archive) as tar:
-        tar.extractall(into, filter="data")
-    return next(into.glob("azure*servicebus*/tests"))
-
-
-def _cases(report: Path) -> Iterator[Case]:
-    for case in ElementTree.parse(report).iter("testcase"):
-        parts = f"{case.attrib['classname']}.{case.attrib['name']}".split(".")
-        file = next(part for part in parts if part.startswith("test_")) + ".py"
-        found = {child.tag for child in case}
-        outcome = "passed"
-        if found & {"failure", "error"}:
-            outcome = "failed"
-        elif "skipped" in found:
-            outcome = "skipped"
-        yield Case(file, case.attrib["name"].split("[")[0], outcome)
+    if not (found := list(into.glob("azure*servicebus*/tests"))):
+        package = "azure-servicebus"
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        what = ["--no-deps", "--no-binary", package, f"{package}=={VERSION}"]
+        subprocess.run([*pip, "--dest", str(into), *what], check=True)
+        (archive,) = into.glob("azure*servicebus*.tar.gz")
+        with tarfile.open(archive) as tar:
+            tar.extractall(into, filter="data")
+        found = list(into.glob("azure*servicebus*/tests"))
+    return found[0]

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 BEGIN, END = "<!-- score: written by make parity -->", "<!-- end of score -->"
+COLUMNS = ("passed", "failed", "xfailed", "xpassed", "skipped")
+HEAD = ("file", "passed", "failed", "xfail", "xpass", "skip themselves", "without a server")
 
 
 @dataclass(frozen=True)
@@ -20,12 +22,26 @@ class Case:
     Attributes:
         file: its name without folders.
         test: its name without parameters.
-        outcome: `passed`, `skipped` (by the test itself) or `failed`.
+        outcome: `passed`, `failed`, `skipped` (by the test itself), or, where Azure marked the test
+            as one that fails, `xfailed` (it did) and `xpassed` (it did not).
+        error: what a failed one said.
+        is_served: it spoke to a server.
+        id: by which its runner runs it again.
+        is_second: it failed beside others, and this is what it did alone.
     """
 
     file: str
     test: str
     outcome: str
+    error: str = ""
+    is_served: bool = True
+    id: str = ""
+    is_second: bool = False
+
+    @property
+    def name(self) -> str:
+        """File and test, as reasons name it."""
+        return f"{self.file}::{self.test}"
 
 
 @dataclass(frozen=True)
@@ -34,22 +50,34 @@ class Reason:
 
     Attributes:
         tests: pattern of `file::test`.
+        error: pattern of something in what the test says when it fails. One that fails in another
+            way has another reason, or none.
         text: one sentence for the reader of `docs/parity.md`.
+        is_certain: the tests always fail; False where a clock decides, which the text says.
     """
 
     tests: re.Pattern[str]
+    error: re.Pattern[str]
     text: str
+    is_certain: bool = True
 
     def fits(self, case: Case) -> bool:
-        """Whether it is this test's reason."""
-        return self.tests.fullmatch(f"{case.file}::{case.test}") is not None
+        """Whether it is this failure's reason."""
+        is_named = self.tests.fullmatch(case.name) is not None
+        return is_named and self.error.search(case.error) is not None
 
 
 def read_reasons(path: Path) -> list[Reason]:
-    """Read `reasons.toml`: the first pattern that fits a test says its reason."""
+    """Read `reasons.toml`: the first row that fits a failure says its reason."""
     with path.open("rb") as file:
         rows = tomllib.load(file)["reason"]
-    return [Reason(re.compile(each), row["text"]) for row in rows for each in row["tests"]]
+    return [
+        Reason(
+            re.compile(each), re.compile(row["error"]), row["text"], not row.get("sometimes", False)
+        )
+        for row in rows
+        for each in row["tests"]
+    ]
 
 
 def save(cases: Sequence[Case], path: Path) -> None:
@@ -70,49 +98,71 @@ class Score:
         self._cases = sorted(cases, key=lambda case: (case.file, case.test))
         self._reasons = reasons
 
-    def unexplained(self) -> list[str]:
-        """Return the tests that failed and have no reason."""
-        failed = [case for case in self._cases if case.outcome == "failed"]
-        return sorted({f"{each.file}::{each.test}" for each in failed if not self._why(each)})
+    def unexplained(self) -> list[Case]:
+        """Return the failures that have no reason."""
+        return [case for case in self._failed if self._reason(case) is None]
 
     def stale(self) -> list[str]:
-        """Return the patterns of reasons that no failing test has."""
-        failed = [case for case in self._cases if case.outcome == "failed"]
-        used = {self._reason(case) for case in failed}
-        return [each.tests.pattern for each in self._reasons if each not in used]
+        """Return the patterns of reasons that no failure has, but for those that clocks decide."""
+        used = {self._reason(case) for case in self._failed}
+        unused = [each for each in self._reasons if each.is_certain and each not in used]
+        return [each.tests.pattern for each in unused]
+
+    def summary(self) -> str:
+        """Return the score in one line."""
+        counts = Counter(case.outcome for case in self._cases if case.is_served)
+        others = sum(not case.is_served for case in self._cases)
+        told = ", ".join(f"{counts[each]} {each}" for each in COLUMNS if counts[each])
+        return f"{self._title}: {told}; {others} without a server"
 
     def report(self) -> str:
         """Return the score in Markdown: a row a file, then each reason with its tests."""
-        return f"## {self._title}\n\n{self._table()}\n{self._failures()}"
+        return f"## {self._title}\n\n{self._table()}\n{self._seconds()}{self._failures()}"
+
+    @property
+    def _failed(self) -> list[Case]:
+        return [case for case in self._cases if case.outcome == "failed"]
 
     def _table(self) -> str:
-        rows: dict[str, Counter[str]] = defaultdict(Counter)
+        rows: dict[str, list[Case]] = defaultdict(list)
         for case in self._cases:
-            rows[case.file][case.outcome] += 1
-            rows["**all**"][case.outcome] += 1
-        lines = ["| file | passed | failed | skip themselves |", "|---|---:|---:|---:|"]
-        for file in sorted(rows, key=lambda name: (name.startswith("**"), name)):
-            count = rows[file]
-            lines.append(f"| {file} | {count['passed']} | {count['failed']} | {count['skipped']} |")
-        return "\n".join(lines) + "\n"
+            rows[case.file].append(case)
+        lines = [_line(HEAD), f"|---|{'---:|' * (len(HEAD) - 1)}\n"]
+        lines += [_line([file, *_cells(rows[file])]) for file in sorted(rows)]
+        return "".join([*lines, _line(["**all**", *_cells(self._cases)])])
+
+    def _seconds(self) -> str:
+        seconds = [case for case in self._cases if case.is_second]
+        names = sorted({f"`{case.file}::{case.test.split('/')[0]}`" for case in seconds})
+        if not names:
+            return ""
+        return f"\nPassed alone, after a failure beside others: {', '.join(names)}\n"
 
     def _failures(self) -> str:
         tests: dict[str, Counter[str]] = defaultdict(Counter)
-        for case in self._cases:
-            if case.outcome == "failed":
-                tests[self._why(case) or "No reason is known."][f"{case.file}::{case.test}"] += 1
+        for case in self._failed:
+            reason = self._reason(case)
+            tests[reason.text if reason else "No reason is known."][case.name] += 1
         parts = []
         for text, names in sorted(tests.items(), key=lambda item: -item[1].total()):
             listed = ", ".join(f"`{name}`" for name in sorted(names))
             parts.append(f"\n**{names.total()}: {text}**\n{listed}\n")
         return "".join(parts)
 
-    def _why(self, case: Case) -> str | None:
-        reason = self._reason(case)
-        return reason.text if reason is not None else None
-
     def _reason(self, case: Case) -> Reason | None:
         return next((each for each in self._reasons if each.fits(case)), None)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _cells(cases: Sequence[Case]) -> list[str]:
+    """Count those that speak to a server by outcome; last the others, with their failures."""
+    served = Counter(case.outcome for case in cases if case.is_served)
+    others = Counter(case.outcome for case in cases if not case.is_served)
+    failed = f", {others['failed']} failed" if others["failed"] else ""
+    return [*(str(served[each]) for each in COLUMNS), f"{others.total()}{failed}"]
 
 
 def write(scores: Sequence[Score], document: Path) -> None:
