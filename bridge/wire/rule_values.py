@@ -67,8 +67,11 @@ def rule_value(value: object) -> object:
     if isinstance(plain, str) and isinstance(value, Described):
         return Text(plain, "uri")
     kind = _WHOLE_KINDS.get(type(value))
+    # No conditional expression of `int` and a subclass: the compiler would make both an int.
     if kind is not None and isinstance(plain, int):
-        return plain if kind == "long" and not is_int(plain) else Whole(plain, kind)
+        if kind == "long" and not is_int(plain):
+            return plain
+        return Whole(plain, kind)
     if isinstance(value, Float):
         return Single(value)
     kind = _TEXT_KINDS.get(type(value))
@@ -93,7 +96,9 @@ def amqp_value(value: object) -> object:
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return Int(value) if is_int(value) else value
+        if is_int(value):
+            return Int(value)
+        return value
     if isinstance(value, Single):
         return Float(value)
     if isinstance(value, Text):
