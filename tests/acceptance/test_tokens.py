@@ -36,6 +36,7 @@ ONLY_ORDERS = {
     "rights": ["Send", "Listen"],
     "scope": "orders",
 }
+INVOICES = {**ONLY_ORDERS, "value": "invoices", "scope": "invoices"}
 
 TRANSPORTS = [TransportType.Amqp, TransportType.AmqpOverWebsocket]
 
@@ -159,13 +160,45 @@ def test_administration_by_token(guarded: Any) -> None:
         admin.create_queue("never")
 
 
-def test_forwarding_needs_a_right_at_the_target(guarded: Any, files: Files) -> None:
-    """The client puts its token into both supplementary headers; the right must be there."""
-    with administration(guarded, Credential()) as admin:
-        admin.create_queue(
-            "forwards", forward_to="orders", forward_dead_lettered_messages_to="invoices"
-        )
-        assert admin.get_queue("forwards").forward_to.endswith("orders")
+DESCRIPTION = (
+    '<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><QueueDescription '
+    'xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect">'
+    "<ForwardTo>orders</ForwardTo>"
+    "<ForwardDeadLetteredMessagesTo>invoices</ForwardDeadLetteredMessagesTo>"
+    "</QueueDescription></content></entry>"
+)
+
+
+def made(bridge: Any, **headers: str) -> int:
+    """Make a queue that forwards to two others; return the status."""
+    request = urllib.request.Request(
+        f"http://localhost:{bridge.port}/forwards?api-version=2021-05",
+        data=DESCRIPTION.encode(),
+        headers=headers,
+        method="PUT",
+    )
+    try:
+        with urllib.request.urlopen(request) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_forwarding_needs_a_right_at_each_target(guarded: Any, files: Files) -> None:
+    """A token in each of the supplementary headers gives it, with the word Bearer or without."""
+    files.grant({**OWNER, "scope": "forwards"}, ONLY_ORDERS, INVOICES)
+    own = f"Bearer {ONE.token(sub='owner')}"
+    orders, invoices = (ONE.token(sub="app", roles=[each]) for each in ("orders", "invoices"))
+    first = {"ServiceBusSupplementaryAuthorization": f"Bearer {orders}"}
+    second = {"ServiceBusDlqSupplementaryAuthorization": invoices}
+    eventually(lambda: asked(guarded, f"Bearer {invoices}", path="invoices/messages") == 201)
+
+    assert made(guarded, Authorization=own) == 401
+    assert made(guarded, Authorization=own, **first) == 401
+    assert made(guarded, Authorization=own, **second) == 401
+    swapped = dict(zip(first, second.values(), strict=True))
+    assert made(guarded, Authorization=own, **swapped, **second) == 401
+    assert made(guarded, Authorization=own, **first, **second) == 201
 
 
 def asked(

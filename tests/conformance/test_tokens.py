@@ -24,7 +24,7 @@ from bridge.gateway.grants import Grants
 from bridge.model.access_policy import Policy, read_policy
 from bridge.model.access_rules import RuleSet
 from bridge.model.claims import Claims
-from bridge.model.entity import Queue, Right
+from bridge.model.entity import AuthorizationRule, Queue, Right
 from bridge.model.errors import ServerBusy, Unauthorized
 from bridge.model.issuers.issuer import Issuer
 from bridge.model.issuers.renewal import KEPT_S
@@ -257,6 +257,34 @@ async def test_only_a_verified_token_has_its_subject_in_the_log(
     assert "known-subject" in caplog.text
     for text in ("forged-subject", "private-claim", *forged.split(".")):
         assert text not in caplog.text
+
+
+async def test_links_of_a_rule_in_a_definition_end_with_the_rule(keys: Path) -> None:
+    """A key that a definition has no more is worth nothing, on open links neither."""
+    async with guarded(keys) as (access, port), stranger(port) as peer:
+        rule = AuthorizationRule(name="of-q", primary_key="k", rights=frozenset({Right.SEND}))
+        access.take_definitions(RuleSet(entities={"q": (rule,)}))
+        assert await peer.put_token(sas("q", rule="of-q", key="k"), "sb://localhost/q") == 202
+        peer.attach(10, "q", role=False)
+        await peer.next(Attach, handle=10)
+        other = AuthorizationRule(name="of-q", primary_key="new", rights=frozenset({Right.SEND}))
+        access.take_definitions(RuleSet(entities={"q": (other,)}))
+        detach = await peer.next(Detach)
+        assert detach.error.condition == "amqp:unauthorized-access"
+
+
+async def test_the_log_says_once_that_groups_were_left_out(
+    keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Entra leaves them out when there are too many; other grants hold."""
+    by_group = {"claim": "groups", "value": "g", "rights": ["Listen"]}
+    token = ONE.token(_claim_names={"groups": "src1"}, _claim_sources={"src1": {"endpoint": "x"}})
+    async with guarded(keys, SENDER, by_group) as (_, port), stranger(port) as peer:
+        assert await put(peer, token) == 202
+        assert await put(peer, token) == 202
+    told = [each for each in caplog.messages if each.startswith("token.groups_left_out")]
+    assert len(told) == 1
+    assert "an-application" in told[0]
 
 
 # -- keys over TLS

@@ -169,7 +169,7 @@ async def test_a_stranger_over_a_websocket_has_little() -> None:
     async with gateway() as (served, port):
         peer = await web_client(port, piece=1_000)
         peer.attach(0, "$cbs", role=False)
-        peer.transfer(0, bytes(20_000))
+        peer.transfer(0, bytes(70_000))
         close = await peer.next(Close)
         await peer.closed()
         await peer.close()
