@@ -61,12 +61,14 @@ class Allowance:
         left: the bytes that are left; each value takes off an estimate of its size in Python.
         is_stored: no Python values are built: the costs stand for the time of the walk.
         bare_arrays: the count of empty arrays without the constructor that AMQP 1.0 demands.
+        has_constants: there is an array of constants, whose elements have no bytes.
     """
 
     def __init__(self, left: int, *, is_stored: bool = False) -> None:
         self.left = left
         self.is_stored = is_stored
         self.bare_arrays = 0
+        self.has_constants = False
 
     def charge(self, cost: int) -> None:
         """Take off a cost.
@@ -334,6 +336,8 @@ def _check_elements(
         if kind * count != end - at:
             raise DecodeError(f"{count} elements at byte {at} do not fit into {end - at} bytes")
         allowance.charge(count * _element_cost(code, kind, allowance.is_stored))
+        if not kind and count:
+            allowance.has_constants = True
         if code == 0x56 or code == 0x73:
             _check_octets(raw, code, at, end)
         return

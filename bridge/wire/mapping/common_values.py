@@ -3,9 +3,10 @@
 A value that an SDK cannot read stops its receiver, for good:
 
     Python   char, decimal32, decimal64, an empty array, an array of chars or decimals
-    Go       char, all decimals, arrays of lists, arrays, constants or described values; it ends
+    Go       char, all decimals, arrays of lists, arrays or described values; it ends
              its process at a dead letter's reason or description that is no text
     others   an empty array as the Python SDK writes it, without the constructor of its elements
+    Java     an array of constants, whose elements have no bytes (true, 0, an empty list)
 
 A char becomes a string, a decimal what the client reads, an array a list. What is stored stays as
 it was sent.
@@ -31,8 +32,20 @@ from bridge.wire.mapping.fields import MappingError, field_of, skip_value, textu
 BODY_BYTES_MAX: Final = 32_768
 """A body above this is passed on as it came: it would keep other clients waiting too long."""
 
+SENT_BODY_BYTES_MAX: Final = 262_144
+"""The same for a message that is sent, which is taken apart once."""
+
 COUNT_MAX: Final = 65_536
 """The most elements of a list, map or array that the SDKs of Python and Go read."""
+
+_CONSTANTS: Final = {
+    0x41: (b"\x56", b"\x01"),
+    0x42: (b"\x56", b"\x00"),
+    0x43: (b"\x52", b"\x00"),
+    0x44: (b"\x53", b"\x00"),
+    0x45: (b"\xc0", b"\x01\x00"),
+}
+"""Constructor of a constant -> constructor and bytes of the same value."""
 
 EMPTY_ARRAY: Final = b"\xe0\x02\x00\xa1"
 """An empty array of strings, which all SDKs but Python's read."""
@@ -166,17 +179,28 @@ def _text_of(encoded: bytes) -> bytes | None:
     return utf8(shown_text(value)) if isinstance(value, bytes) else str(value).encode()
 
 
-def with_constructors(found: part.Sections) -> bytes:
-    """Return a message whose empty arrays have the constructor that AMQP 1.0 demands.
+def with_common_arrays(found: part.Sections) -> bytes:
+    """Return a message whose arrays are encoded as every SDK but Python's and Go's reads them.
 
-    One inside another array is not looked for: `whole.check` refuses it.
+    Empty ones have a constructor, and constants bytes: the values are the same. Arrays in arrays
+    stay as they are; `whole.check` refuses an empty one without a constructor there.
     """
 
     def change(raw: bytes, start: int, end: int) -> bytes | None:
-        bare = {0xE0: 3, 0xF0: 9}.get(raw[start])
-        return EMPTY_ARRAY if bare is not None and end == start + bare else None
+        code = raw[start]
+        if code not in _ARRAYS:
+            return None
+        at = start + (3 if code == 0xE0 else 9)
+        if at == end:
+            return EMPTY_ARRAY
+        count = int.from_bytes(raw[start + 2 : at] if code == 0xE0 else raw[at - 4 : at], "big")
+        constant = _CONSTANTS.get(raw[at])
+        if constant is None or not count:
+            return None
+        constructor, element = constant
+        return encode_compound(0xE0, count, constructor + count * element)
 
-    return _changed(found, change, change, len(found.raw))
+    return _changed(found, change, change, SENT_BODY_BYTES_MAX)
 
 
 def _changed(

@@ -12,7 +12,7 @@ from bridge.wire.amqp10.primitives import encode_list, encode_map, encode_string
 from bridge.wire.basic import FieldValue, Properties, Table, shown_text, text_in
 from bridge.wire.headers import is_application_key
 from bridge.wire.mapping import sections as part
-from bridge.wire.mapping.common_values import with_constructors
+from bridge.wire.mapping.common_values import with_common_arrays
 from bridge.wire.mapping.decimals import stored_value
 from bridge.wire.mapping.fields import (
     AMQP_ENCODED,
@@ -90,8 +90,8 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
         NotAllowed: the message has a session id and a different partition key.
     """
     found = part.split_sections(raw)
-    if found.has_bare_arrays:
-        found = part.split_sections(with_constructors(found))
+    if found.has_rare_arrays:
+        found = part.split_sections(with_common_arrays(found))
     properties = Properties(delivery_mode=2, headers={})
     assert properties.headers is not None
     exact: dict[int, bytes] = {}

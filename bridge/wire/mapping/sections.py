@@ -84,13 +84,14 @@ class Sections:
     Attributes:
         at: section code -> (start of the section, start of its value, end); not for body sections.
         body: (code, start of the section, start of its value, end) of each body section.
-        has_bare_arrays: there are empty arrays without the constructor that AMQP 1.0 demands.
+        has_rare_arrays: there are empty arrays without the constructor that AMQP 1.0 demands, or
+            arrays of constants.
     """
 
     raw: bytes
     at: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     body: list[tuple[int, int, int, int]] = field(default_factory=list)
-    has_bare_arrays: bool = False
+    has_rare_arrays: bool = False
     _items: dict[int, list[Span]] = field(default_factory=dict)
 
     def is_plain(self, code: int) -> bool:
@@ -178,7 +179,8 @@ def split_sections(raw: bytes) -> Sections:
         else:
             found.at[code] = (at, value_at, end)
         at = end
-    found.has_bare_arrays = allowance is not None and allowance.bare_arrays > 0
+    if allowance is not None:
+        found.has_rare_arrays = allowance.bare_arrays > 0 or allowance.has_constants
     return found
 
 
