@@ -33,17 +33,24 @@ _MISSING = {
 
 
 class RequestRights:
-    """The rights of one request.
+    """The rights of one request; those to messages as the rules are at each question.
 
     Args:
+        access: reckons rights.
         claims: what the request's token gives.
         targets: what the tokens for what is forwarded to give, or why they are refused, by header.
         host: the host in the request, for error texts.
     """
 
     def __init__(
-        self, claims: Claims, targets: Mapping[str, Claims | ServiceBusError], host: str
+        self,
+        access: Access,
+        claims: Claims,
+        targets: Mapping[str, Claims | ServiceBusError],
+        host: str,
     ) -> None:
+        self._access = access
+        self._generation = access.generation
         self._claims = claims
         self._targets = targets
         self._host = host
@@ -77,6 +84,9 @@ class RequestRights:
         Raises:
             Unauthorized: it does not.
         """
+        if self._generation != self._access.generation:
+            self._generation = self._access.generation
+            self._claims = self._access.reckoned(self._claims, ())
         if not self._claims.allows(right, path):
             raise missing_right(right, f"sb://{self._host}/{path}")
 
@@ -131,7 +141,7 @@ async def rights_of(
                 targets[header] = await _verified(access, request, header, grace_s)
             except ServiceBusError as error:
                 targets[header] = error
-    return RequestRights(claims, targets, request.host)
+    return RequestRights(access, claims, targets, request.host)
 
 
 async def _verified(access: Access, request: web.Request, header: str, grace_s: float) -> Claims:

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from urllib.parse import quote
 
 from aiohttp import web
@@ -119,7 +120,8 @@ class Messages:
         rights.require(Right.SEND if target.verb is Verb.SEND else Right.LISTEN, path)
         timeout_s = _timeout_s(request.query.get("timeout"))
         if target.verb in _MODES:
-            return await self._receive(request, path, _MODES[target.verb], timeout_s)
+            check = partial(rights.require, Right.LISTEN, path)
+            return await self._receive(request, path, _MODES[target.verb], timeout_s, check)
         try:
             async with asyncio.timeout(timeout_s or TIMEOUT_S):
                 return await self._done(request, target, path)
@@ -195,14 +197,19 @@ class Messages:
     # -- receiving
 
     async def _receive(
-        self, request: web.Request, path: EntityPath, mode: ReceiveMode, timeout_s: float
+        self,
+        request: web.Request,
+        path: EntityPath,
+        mode: ReceiveMode,
+        timeout_s: float,
+        check: Callable[[], None],
     ) -> web.StreamResponse:
         if self._waits >= WAITS_MAX:
             raise ServerBusy(f"{WAITS_MAX} receives wait for messages; try again.")
         leaving = leaving_of(request)
         self._waits += 1
         try:
-            reception = Reception(self._namespace, path, mode)
+            reception = Reception(self._namespace, path, mode, check)
             try:
                 found = await reception.message(timeout_s, leaving)
                 if has_ended(request):

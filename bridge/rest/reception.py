@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from bridge.engine.api import Namespace, NotTaken, Received, ReceiveMode, Release, Undeliverable
@@ -22,13 +23,23 @@ class Reception:
     A message that no request has got into its client's output by `close` is available again,
     uncounted.
 
+    Args:
+        check: raises ServiceBusError when the client may not receive any more.
+
     Raises:
         ServiceBusError: nobody may receive here; see `Namespace.open_receiver`.
     """
 
-    def __init__(self, namespace: Namespace, path: EntityPath, mode: ReceiveMode) -> None:
+    def __init__(
+        self,
+        namespace: Namespace,
+        path: EntityPath,
+        mode: ReceiveMode,
+        check: Callable[[], None],
+    ) -> None:
         self._namespace = namespace
         self._path = path
+        self._check = check
         self._loop = asyncio.get_running_loop()
         self._found: asyncio.Future[tuple[Received, Shown]] = self._loop.create_future()
         self._is_written = False
@@ -84,10 +95,11 @@ class Reception:
         if self._found.done():
             raise NotTaken
         try:
+            self._check()
             entity = self._namespace.receive_entity(self._path)
             if not entity.status.allows_receives:
                 raise EntityDisabled(disabled(entity.path, for_sends=False))
-        except ServiceBusError as error:  # it was deleted or changed meanwhile
+        except ServiceBusError as error:  # deleted or changed meanwhile, or a right gone
             self._found.set_exception(error)
             raise NotTaken from error
         try:

@@ -15,7 +15,7 @@ from bridge.access.access import Access
 from bridge.gateway.http import HttpConnection
 from bridge.gateway.server import Gateway
 from bridge.model.access_rules import RuleSet
-from bridge.model.entity import Queue, Tier
+from bridge.model.entity import AuthorizationRule, Queue, Right
 from bridge.rest import bodies, messages
 from bridge.rest.messages import Messages
 from bridge.rest.target import Verb, parse_target
@@ -34,7 +34,7 @@ async def served() -> AsyncIterator[tuple[Gateway, int]]:
     """A gateway with the API of messages, and its port."""
     space = MemoryNamespace(Queue(name="q", lock_duration_ms=60_000))
     access = Access(RuleSet(namespace=(ROOT_RULE,)))
-    rest = Messages(space, access, lambda: Tier.STANDARD)
+    rest = Messages(space, access)
 
     async def answer(request: web.Request) -> web.StreamResponse:
         target = parse_target(request.method, request.raw_path)
@@ -156,6 +156,28 @@ async def test_who_leaves_unheard_takes_nothing(said: Callable[[], bytes]) -> No
         writer.transport.abort()
         assert await status(port, head("POST", "/q/messages", "Content-Length: 1") + b"x") == 201
         assert await status(port, head("POST", "/q/messages/head?timeout=30")) == 201
+
+
+async def test_a_receive_whose_right_is_taken_away_while_it_waits_gets_nothing() -> None:
+    """What comes then is another's, uncounted."""
+    rights = frozenset({Right.LISTEN})
+    listener = AuthorizationRule(name="listener", primary_key="k", rights=rights)
+    async with served() as (running, port):
+        running.access.take_definitions(RuleSet(namespace=(listener,)))
+        said = head("POST", "/q/messages/head?timeout=60")
+        said = said.replace(sas().encode(), sas(rule="listener", key="k").encode())
+        waiting = asyncio.create_task(status(port, said))
+        await until(lambda: running.site._requests)
+        running.access.take_definitions(RuleSet())
+        assert await status(port, head("POST", "/q/messages", "Content-Length: 1") + b"x") == 201
+        assert await waiting == 401
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head("POST", "/q/messages/head?timeout=30", "Connection: close"))
+        async with asyncio.timeout(120):
+            answer = await reader.read()
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 201 ")
+        assert b'"DeliveryCount":1' in answer.replace(b" ", b"")
 
 
 async def test_a_property_as_large_as_a_message_s_properties_may_be() -> None:

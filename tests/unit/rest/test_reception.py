@@ -77,7 +77,7 @@ class Client:
 
 async def ask(space: MemoryNamespace, client: Client, mode: ReceiveMode, timeout_s: float) -> None:
     """Make a request as `Messages` does; the answer is written when the client reads."""
-    reception = Reception(space, Q, mode)
+    reception = Reception(space, Q, mode, lambda: None)
     try:
         found = await reception.message(timeout_s, client.leaving)
         if found is not None:
@@ -160,7 +160,7 @@ async def test_a_message_of_an_entity_that_was_deleted_meanwhile_is_not_taken() 
     """It stays where it was, and the request has the error of a missing entity."""
     space = KeepingNamespace(Queue(name="q", lock_duration_ms=300_000))
     queue = space._queue(Q)
-    reception = Reception(space, Q, ReceiveMode.PEEK_LOCK)
+    reception = Reception(space, Q, ReceiveMode.PEEK_LOCK, lambda: None)
     leaving = asyncio.get_running_loop().create_future()
     waiting = asyncio.create_task(reception.message(60.0, leaving))
     await asyncio.sleep(0)
