@@ -66,6 +66,7 @@ class Sending:
         self.message_bytes_max = 0
         self._full_until_s: dict[str, float] = {}
         self.tier = Tier.STANDARD
+        self._default_limit = self.tier, 0, 0
 
     def note_full(self, path: str, for_s: float = FULL_S) -> None:
         """Refuse sends to an entity for a while: it is full."""
@@ -86,7 +87,13 @@ class Sending:
 
     def limit_bytes(self, entity: model.SendEntity) -> int:
         """Return the size of the largest message that an entity takes from its senders."""
-        return sendable_bytes_max(entity, self.tier, self.message_bytes_max)
+        if entity.max_message_size_kb is not None:
+            return sendable_bytes_max(entity, self.tier, self.message_bytes_max)
+        tier, rabbitmq_bytes_max, limit_bytes = self._default_limit
+        if tier is not self.tier or rabbitmq_bytes_max != self.message_bytes_max:
+            limit_bytes = sendable_bytes_max(entity, self.tier, self.message_bytes_max)
+            self._default_limit = self.tier, self.message_bytes_max, limit_bytes
+        return limit_bytes
 
     def begin(self, entity: model.SendEntity, batch: Sequence[Outgoing], told: OnSent) -> None:
         """Store all messages or none; `told` is called once, later or before this returns.
