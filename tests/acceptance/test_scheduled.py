@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from tests.acceptance.sdk import (
     sleep_until,
     take,
 )
+
+YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)
 
 ENTITIES: dict[str, dict[str, object]] = {
     name: {}
@@ -106,13 +109,16 @@ def test_due_order(bridge: Any) -> None:
 
 
 def test_past_and_present(bridge: Any) -> None:
-    """A time that has passed means now; the number may be its last one at once."""
+    """A time that has passed means now, .NET's time for none, too; a number may be its last."""
     with client_of(bridge) as client, client.get_queue_sender("schedule-past") as sender:
         (number,) = sender.schedule_messages(ServiceBusMessage("past"), now() - seconds(60))
         with client.get_queue_receiver("schedule-past") as receiver:
             (message,) = take(receiver)
             assert str(message) == "past"
             assert message.sequence_number >= number
+            none = ServiceBusMessage("none", scheduled_enqueue_time_utc=YEAR_1)
+            sender.send_messages(none)
+            assert [str(each) for each in take(receiver)] == ["none"]
 
 
 def test_cancel(bridge: Any) -> None:

@@ -237,6 +237,18 @@ def test_a_disabled_entity_ends_its_receivers(place: Place) -> None:
             receiver.complete_message(each)
 
 
+@pytest.mark.parametrize("shared", ["subscription"], indirect=True)
+def test_a_disabled_subscription_goes_on_collecting(place: Place) -> None:
+    """What is sent to its topic meanwhile is there when it is active again."""
+    place.update(status=EntityStatus.DISABLED)
+    eventually(lambda: not _is_open(place), "its receivers are refused")
+    place.send("meanwhile")
+    place.update(status=EntityStatus.ACTIVE)
+    eventually(lambda: _is_open(place), "it is known")
+    with place.receiver() as receiver:
+        assert [str(each) for each in take(receiver)] == ["meanwhile"]
+
+
 def _is_disabled(receiver: Any) -> bool:
     """Whether a receiver is refused; what it gets before it keeps: given back it might come again
     until its deliveries are used up.
