@@ -355,6 +355,9 @@ def test_the_messages_of_one_session_can_be_peeked(bridge: Any) -> None:
             assert texts(receiver.peek_messages(10, sequence_number=1)) == ["1", "3", "5"]
             take(receiver)
             assert texts(receiver.peek_messages(10, sequence_number=1)) == ["3", "5"]
+            receiver.abandon_message(*receive(receiver))
+            found = receiver.peek_messages(10, sequence_number=1)
+            assert [(str(m), m.delivery_count) for m in found] == [("3", 1), ("5", 0)]
 
 
 def test_a_session_behind_many_scheduled_messages_of_another_is_shown(bridge: Any) -> None:
