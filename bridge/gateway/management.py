@@ -17,16 +17,15 @@ from bridge.engine.api import (
     Defer,
     Disposition,
     Namespace,
-    Received,
     ReceiveMode,
     Release,
 )
 from bridge.gateway import rules, session_operations, texts
+from bridge.gateway.messages import peeked_entry, received_entry
 from bridge.gateway.outcomes import changes
-from bridge.gateway.receiving import message_of
 from bridge.gateway.sending import in_slices, outgoing
 from bridge.message.envelopes import Outgoing
-from bridge.model.entity import Right, Subscription
+from bridge.model.entity import Right, Subscription, Topic
 from bridge.model.errors import (
     ArgumentError,
     ArgumentOutOfRange,
@@ -39,7 +38,6 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.wire.amqp10.types import Array, Int, Symbol
 from bridge.wire.mapping.common_values import Form
 from bridge.wire.mapping.fields import MappingError
-from bridge.wire.mapping.outward import without_body
 
 if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
@@ -173,9 +171,9 @@ async def _peek_message(
         )
     session_id = session_operations.session_id_of(body)
     found = await namespace.peek(path, max(int(start), 0), int(count), session_id)
-    entry = _entry_without_body if body.get("omit-message-body") is True else _entry
-    entries = map(partial(entry, form), found)
-    return {"messages": await in_slices(entries)} if found else None
+    has_body, in_session = body.get("omit-message-body") is not True, _has_sessions(namespace, path)
+    entry = partial(peeked_entry, form=form, in_session=in_session, has_body=has_body)
+    return {"messages": await in_slices(map(entry, found))} if found else None
 
 
 async def _batch_delete_messages(namespace: Namespace, path: EntityPath, body: Body) -> Body:
@@ -215,8 +213,8 @@ async def _receive_by_sequence_number(
     if settle_mode == _FIRST:
         received = [replace(each, lock_token=None, locked_until_ms=None) for each in received]
     try:
-        entries = map(partial(_entry, form), received)
-        answer: Body = {"messages": await in_slices(entries)}
+        entry = partial(received_entry, form=form, in_session=session_id is not None)
+        answer: Body = {"messages": await in_slices(map(entry, received))}
     except BaseException:
         for token in tokens:
             namespace.begin_settling(path, token, Release(), lambda error: None)
@@ -224,16 +222,11 @@ async def _receive_by_sequence_number(
     return answer if settle_mode == _SECOND else Deleting(answer, path, tokens)
 
 
-def _entry(form: Form, received: Received) -> Body:
-    entry: Body = {"message": message_of(received, form)}
-    if received.lock_token is not None:
-        entry["lock-token"] = received.lock_token
-    return entry
-
-
-def _entry_without_body(form: Form, received: Received) -> Body:
-    whole = message_of(received, form)
-    return {"message": without_body(whole, len(received.record.body))}
+def _has_sessions(namespace: Namespace, path: EntityPath) -> bool:
+    """Whether messages that are peeked, of a queue, subscription or topic, are of sessions."""
+    if isinstance(namespace.entity(path), Topic):
+        return False
+    return session_operations.requires_session(namespace, path)
 
 
 def _disposition(body: Body) -> Disposition:

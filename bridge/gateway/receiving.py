@@ -13,6 +13,7 @@ from uuid import UUID
 
 from bridge.engine.api import Disposition, NotTaken, Received, Receiver, Undeliverable
 from bridge.engine.texts import RECEIVER_OF_FORWARDED, disabled
+from bridge.gateway.messages import message_of
 from bridge.gateway.outcomes import disposition_of
 from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
 from bridge.machine.amqp10.faults import make_error
@@ -22,8 +23,6 @@ from bridge.model.errors import EntityDisabled, NotAllowed, ServiceBusError
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath
 from bridge.wire.amqp10.performatives import Rejected
-from bridge.wire.mapping.common_values import ALL, Form
-from bridge.wire.mapping.outward import message_from_record
 
 if TYPE_CHECKING:
     from bridge.gateway.connection import Connection
@@ -32,24 +31,6 @@ _NUMBER_MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 _MESSAGE_BYTES_GUESS = 16_384
 """Assumed size of a message before the first message of a link."""
-
-
-def message_of(received: Received, form: Form = ALL) -> bytes:
-    """Return the encoded message for a client, in the form that it reads."""
-    record = received.record
-    raw = message_from_record(
-        record,
-        sequence_number=received.sequence_number,
-        enqueued_ms=received.enqueued_ms,
-        delivery_count=received.delivery_count,
-        locked_until_ms=received.locked_until_ms,
-        time_to_live_ms=received.time_to_live_ms,
-        dead_letter=received.dead_letter,
-        state=received.state,
-        lock_token=received.lock_token,
-        write_decimal=form.write_decimal,
-    )
-    return raw if form is ALL else form.of(raw, record.properties.headers or {})
 
 
 def refusal_of(connection: Connection, path: EntityPath) -> ServiceBusError | None:
@@ -70,6 +51,9 @@ async def _done(closing: Awaitable[None]) -> None:
 class ReceivingLink:
     """A client's receiver; `begin` answers the client's attach.
 
+    Args:
+        in_session: the messages are those of a session.
+
     Attributes:
         path: the entity or sub-queue to receive from.
         right: the right that the client's token must give for as long as the link lives.
@@ -77,7 +61,14 @@ class ReceivingLink:
 
     right = Right.LISTEN
 
-    def __init__(self, connection: Connection, link: OutgoingLink, path: EntityPath) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        link: OutgoingLink,
+        path: EntityPath,
+        *,
+        in_session: bool = False,
+    ) -> None:
         self.link = link
         self.path = path
         self.connection = connection
@@ -86,6 +77,7 @@ class ReceivingLink:
         self._is_withdrawing = False
         self._receiver: Receiver | None = None
         self._form = connection.form
+        self._in_session = in_session
 
     def begin(self, receiver: Receiver, **answer: Any) -> None:
         """Answer the attach, and ask for messages within the credit that the client has granted.
@@ -155,7 +147,7 @@ class ReceivingLink:
         if not link.is_open:
             raise NotTaken
         try:
-            payload = message_of(received, self._form)
+            payload = message_of(received, self._form, in_session=self._in_session)
         except Exception as error:
             raise Undeliverable(f"{type(error).__name__}: {error}") from error
         self._message_bytes = (7 * self._message_bytes + len(payload)) // 8 or 1

@@ -118,7 +118,7 @@ class SessionLink:
         self.connection = connection
         self.session_id: str | None = None
         self._key: tuple[str, SessionKey] | None = None
-        self._receiving = ReceivingLink(connection, link, path)
+        self._receiving = ReceivingLink(connection, link, path, in_session=True)
         link.owner = self
         self._waiting: asyncio.Task[None] | None = connection.links.spawn(
             link, self._accept(wanted, mode, wait_s(link.peer.properties))

@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge.engine.api import Namespace, NotTaken, Received, ReceiveMode, Release, Undeliverable
 from bridge.engine.texts import disabled
-from bridge.gateway.receiving import message_of
+from bridge.gateway.messages import message_of
 from bridge.model.errors import EntityDisabled, ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire.rest.outward import Shown, show

@@ -8,7 +8,7 @@ from tests.acceptance.driver import Outcome, dotnet_program, run_scenarios
 from tests.acceptance.scenarios import test_nothing_is_left_out, test_scenario  # noqa: F401
 from tests.fixtures.bridge import Bridge
 
-SCENARIOS = ("case", "processor_case")
+SCENARIOS = ("case", "processor_case", "locked_until")
 
 ENTITIES = {"dotnet-sessions": {"LockDuration": "PT5S", "RequiresSession": True}}
 

@@ -20,6 +20,8 @@ from tests.acceptance.sdk import expect_silence, now, receive, take
 from tests.fixtures.waiting import eventually
 
 LOCK_S = 5
+LOCKED_UNTIL = b"x-opt-locked-until"
+LAST_MS = 253_402_300_799_999
 _IN_SESSIONS = {"LockDuration": "PT5S", "MaxDeliveryCount": 3, "RequiresSession": True}
 
 ENTITIES = {
@@ -168,6 +170,26 @@ def test_the_next_session_has_the_id_of_its_oldest_message(bus: Bus) -> None:
         assert receiver.session.session_id == "nEXT"
         receiver.session.renew_lock()
         assert bodies(take(receiver)) == ["2"]
+
+
+def test_a_message_of_a_session_has_no_lock_of_its_own(bus: Bus) -> None:
+    """Its annotation says the year 9999, also of one that is deferred and peeked, as at Azure."""
+    bus.send(*bus.of("locked", "1"), *bus.of("locked", "2"))
+    with bus.session("locked") as receiver:
+        first, second = receive(receiver, 2)
+        receiver.defer_message(first)
+        (peeked,) = receiver.peek_messages(1, sequence_number=first.sequence_number)
+        if bus.lane.name == "azure":
+            assert first.locked_until_utc is None
+            assert first._raw_amqp_message.annotations[LOCKED_UNTIL] == LAST_MS
+            assert peeked._raw_amqp_message.annotations[LOCKED_UNTIL] == LAST_MS
+            peeked._receiver = None  # who peeks without a session reads the annotation
+            assert peeked.locked_until_utc.year == 9999
+        left = receiver.session.locked_until_utc - datetime.now(UTC)
+        assert left.total_seconds() <= LOCK_S
+        (again,) = receiver.receive_deferred_messages([first.sequence_number])
+        for message in (again, second):
+            receiver.complete_message(message)
 
 
 def test_filters_compare_session_ids_as_they_are_written(bus: Bus) -> None:

@@ -23,7 +23,7 @@ from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Received
 from bridge.engine.clock import now_ms
-from bridge.gateway.receiving import message_of
+from bridge.gateway.messages import message_of
 from bridge.machine.wheel import place
 from bridge.model import entity as model
 from bridge.model.name import EntityPath

@@ -15,7 +15,7 @@ from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.management.live import HttpBroker
 from bridge.engine.api import Abandon, DeadLetter
 from bridge.engine.clock import now_ms
-from bridge.gateway.receiving import message_of
+from bridge.gateway.messages import message_of
 from bridge.message.envelopes import Outgoing, encode
 from bridge.model import entity as model
 from bridge.model.entity import EntityStatus

@@ -47,6 +47,9 @@ _CONSTANTS: Final = {
 }
 """Constructor of a constant -> constructor and bytes of the same value."""
 
+YEAR_10000_MS: Final = 253_402_300_800_000
+"""The end of the year 9999: Python's clock ends before it."""
+
 EMPTY_ARRAY: Final = b"\xe0\x02\x00\xa1"
 """An empty array of strings, which all SDKs but Python's read."""
 
@@ -81,11 +84,14 @@ class Form:
         write_decimal: writes a decimal for the client.
         reads_all: it reads every value of AMQP 1.0.
         takes_any_reason: it reads a dead letter's reason that is no text.
+        latest_ms: the latest time that it reads: .NET's 9999-12-31T23:59:59.9999999, as .NET writes
+            and reads it, or the millisecond before.
     """
 
     write_decimal: WriteDecimal = encode_decimal
     reads_all: bool = True
     takes_any_reason: bool = True
+    latest_ms: int = YEAR_10000_MS
 
     def of(self, raw: bytes, table: Table) -> bytes:
         """Return a message as the client can read it.
@@ -122,7 +128,7 @@ def _decimal_text(value: Decimal) -> bytes:
 
 
 ALL: Final = Form()
-PYTHON: Final = Form(write_decimal=encode_for_python, reads_all=False)
+PYTHON: Final = Form(write_decimal=encode_for_python, reads_all=False, latest_ms=YEAR_10000_MS - 1)
 GO: Final = Form(write_decimal=_decimal_text, reads_all=False, takes_any_reason=False)
 
 

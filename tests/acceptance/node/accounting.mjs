@@ -94,7 +94,7 @@ async function handle(receiver, message, fate, isProcessor) {
   const done = await settle(receiver, message, fate);
   if (done && fate === "defer" && fnv1a(message.messageId) % 2 === 0) {
     const [again] = await receiver.receiveDeferredMessages([message.sequenceNumber]);
-    got(again, again.lockedUntilUtc);
+    got(again, receiver.sessionLockedUntilUtc ?? again.lockedUntilUtc);
     await settle(receiver, again, "complete");
   }
 }

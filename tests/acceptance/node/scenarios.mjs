@@ -82,6 +82,7 @@ const scenarios = {
     assert.ok(left > 2000 && left <= LOCK_MS, `locked for ${left} ms`);
     await expectError("SessionCannotBeLocked", () => client.acceptSession(inSessions, "one"));
     const [first] = await receive(receiver);
+    assert.equal(first.lockedUntilUtc.getTime(), Date.UTC(10000, 0));
     await receiver.abandonMessage(first);
     const messages = await receive(receiver, 3);
     assert.deepEqual(messages.map((m) => m.body), ["a", "b", "c"]);

@@ -22,6 +22,7 @@ await using var sender = client.CreateSender(queue);
 
 await Run("case", Case);
 await Run("processor_case", ProcessorCase);
+await Run("locked_until", LockedUntil);
 
 // Sent to "SessionId", accepted as "sessionId", as Azure's own live test has it.
 async Task Case()
@@ -73,6 +74,45 @@ async Task ProcessorCase()
     await all.Task.WaitAsync(patience);
     await processor.StopProcessingAsync();
     Equal("a of Processed|b of pROCESSED", string.Join('|', found));
+}
+
+// A message of a session has no lock of its own: a handler that completes a deferred message late, under its
+// session's renewed lock, does not end the session.
+async Task LockedUntil()
+{
+    await Send("locked", "deferred");
+    await Send("locked", "last");
+    var found = new List<string>();
+    var all = new TaskCompletionSource();
+    await using var processor = client.CreateSessionProcessor(queue, new ServiceBusSessionProcessorOptions
+    {
+        SessionIds = { "locked" }, AutoCompleteMessages = false,
+    });
+    processor.ProcessMessageAsync += async each =>
+    {
+        if (each.Message.Body.ToString() == "deferred")
+        {
+            Equal(DateTimeOffset.MaxValue, each.Message.LockedUntil);
+            await each.DeferMessageAsync(each.Message);
+            var deferred = await each.GetReceiveActions()
+                .ReceiveDeferredMessagesAsync(new[] { each.Message.SequenceNumber });
+            Equal(DateTimeOffset.MaxValue, deferred[0].LockedUntil);
+            await Task.Delay(TimeSpan.FromSeconds(7));
+            await each.CompleteMessageAsync(deferred[0]);
+        }
+        else await each.CompleteMessageAsync(each.Message);
+        found.Add(each.Message.Body.ToString());
+        if (found.Count == 2) all.TrySetResult();
+    };
+    processor.ProcessErrorAsync += each =>
+    {
+        all.TrySetException(each.Exception);
+        return Task.CompletedTask;
+    };
+    await processor.StartProcessingAsync();
+    await all.Task.WaitAsync(patience);
+    await processor.StopProcessingAsync();
+    Equal("deferred last", string.Join(' ', found));
 }
 
 Task Send(string sessionId, string body) =>
