@@ -20,6 +20,7 @@ from bridge.access.access import Access
 from bridge.access.fetching import FetchFailed
 from bridge.access.issuer_keys import WAITING_MAX, IssuerKeys
 from bridge.background.supervisor import Supervisor
+from bridge.cli.main import main
 from bridge.gateway.grants import Grants
 from bridge.model.access_policy import Policy, read_policy
 from bridge.model.access_rules import RuleSet
@@ -36,6 +37,7 @@ from tests.bench.memory_namespace import MemoryNamespace
 from tests.conformance.client import Client, sas
 from tests.conformance.door import ROOT_RULE
 from tests.conformance.served import client, gateway
+from tests.conformance.web import web_client
 from tests.fixtures.issuing import Provider, Signer, entry, jwks, provider, signer
 from tests.fixtures.waiting import until
 
@@ -227,6 +229,15 @@ async def test_large_tokens_pass(keys: Path, size: int) -> None:
         assert await put(peer, text) == 202
 
 
+async def test_a_large_token_passes_over_a_websocket(keys: Path) -> None:
+    """In frames of a WebSocket of any size."""
+    async with guarded(keys) as (_, port):
+        peer = await web_client(port, piece=1_000)
+        assert await put(peer, ONE.token(x="x" * 23_000)) == 202
+        assert await attached(peer, 10, "q", role=False) is None
+        await peer.close()
+
+
 async def test_tokens_above_the_limit_are_told_so_and_huge_ones_end_the_connection(
     keys: Path,
 ) -> None:
@@ -317,6 +328,23 @@ async def test_keys_come_by_discovery_and_by_url(tmp_path: Path) -> None:
         await keys.fetch_now()
         assert keys.current is not None
         assert found.requests == [("/keys", "")]
+
+
+async def test_auth_check_fetches_the_keys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And says when they cannot be had."""
+    async with provider(tmp_path / "tls", jwks(ONE.jwk())) as found:
+        source = {"discovery": f"{found.address}/discovery", "ca": "tls/ca.pem"}
+        rules, token = tmp_path / "rules.json", tmp_path / "token"
+        rewrite(rules, json.dumps({"issuers": [entry(SENDER, keys=source)]}).encode())
+        rewrite(token, ONE.token().encode())
+        arguments = ["auth", "check", str(rules), "--token-file", str(token)]
+        assert await asyncio.to_thread(main, arguments) == 0
+        assert "q: Send\n" in capsys.readouterr().out
+        found.status = 500
+        assert await asyncio.to_thread(main, arguments) == 1
+        assert "/discovery answers with 500): there are none." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
