@@ -353,7 +353,7 @@ async def test_auth_check_fetches_the_keys(
         ({"status": 302}, "answers with 302"),
         ({"status": 500}, "answers with 500"),
         ({"keys": b"{}"}, "no list 'keys'"),
-        ({"keys": b" " * 1_048_577}, "more than 1048576 bytes"),
+        ({"keys": b" " * 1_048_577}, "/keys has more than 1048576 bytes"),
         ({"keys": jwks(*[{}] * 101)}, "101 keys"),
         ({"discovery": {"issuer": "https://evil.example.com"}}, "of another issuer"),
         ({"discovery": {"issuer": "https://login.example.com/"}}, "names no jwks_uri"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,9 +28,10 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=8,
 )
+CLAIMS = st.dictionaries(NAMES, VALUES | st.lists(VALUES, max_size=3) | ANYTHING, max_size=6)
 GRANTS = st.builds(
     TokenGrant,
-    claim=st.lists(NAMES, min_size=1, max_size=2).map(tuple),
+    claim=st.tuples(NAMES) | st.tuples(NAMES, NAMES),
     values=st.frozensets(VALUES, min_size=1, max_size=2),
     rights=RIGHTS,
     scope=SCOPES,
@@ -49,7 +51,7 @@ def given_by(grants: list[TokenGrant], claims: dict[str, Any]) -> set[tuple[Righ
     return {(right, path) for right in Right for path in PATHS if rights.allows(right, path)}
 
 
-@given(grants=st.lists(GRANTS, max_size=4), claims=st.dictionaries(NAMES, ANYTHING, max_size=4))
+@given(grants=st.lists(GRANTS, max_size=4), claims=CLAIMS)
 def test_rights_are_the_sum_of_the_grants_that_match(
     grants: list[TokenGrant], claims: dict[str, Any]
 ) -> None:
@@ -60,7 +62,7 @@ def test_rights_are_the_sum_of_the_grants_that_match(
     assert given_by(grants, claims) == expected == given_by(grants[::-1], claims)
 
 
-@given(grant=GRANTS, claims=st.dictionaries(NAMES, ANYTHING, max_size=4))
+@given(grant=GRANTS, claims=CLAIMS)
 def test_only_texts_and_lists_of_texts_match(grant: TokenGrant, claims: dict[str, Any]) -> None:
     """What a grant gives, it gives for a text that is there as it is, and within its scope."""
     value: Any = claims
@@ -79,7 +81,7 @@ def test_only_texts_and_lists_of_texts_match(grant: TokenGrant, claims: dict[str
         assert all(path.lower().startswith("/".join(grant.scope)) for _, path in found)
 
 
-@given(claims=st.dictionaries(NAMES, ANYTHING, max_size=4), grants=st.lists(GRANTS, max_size=4))
+@given(claims=CLAIMS, grants=st.lists(GRANTS, min_size=2, max_size=6))
 def test_a_token_put_for_a_path_gives_nothing_beside_it(
     claims: dict[str, Any], grants: list[TokenGrant]
 ) -> None:
@@ -114,6 +116,23 @@ def test_a_token_put_for_a_path_gives_nothing_beside_it(
 def test_texts_of_a_claim(claims: dict[str, Any], path: list[str], values: set[str]) -> None:
     """A claim by its name, a nested one by the names that lead to it."""
     assert values_at(claims, path) == values
+
+
+def test_a_grant_of_a_subscription_reaches_its_rules() -> None:
+    """And neither another subscription nor an entity whose name goes on behind a queue's."""
+    grant = TokenGrant(
+        claim=("sub",),
+        values=frozenset({"me"}),
+        rights=frozenset(Right),
+        scope=("t", "subscriptions", "s"),
+    )
+    of_queue = replace(grant, scope=("q",))
+    claims = {"sub": "me"}
+    found = grants_of(issuer_of([grant, of_queue]), claims)
+    rights = Claims(grants=found, proof=WebToken(issuer="i", claims=claims, expires_s=0))
+    assert rights.allows(Right.MANAGE, "t/Subscriptions/s/Rules/r")
+    for path in ("t", "t/Subscriptions", "t/Subscriptions/other/Rules/r", "q/rules/r"):
+        assert not rights.allows(Right.MANAGE, path)
 
 
 def test_a_token_whose_issuer_is_no_longer_named_gives_nothing() -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,6 +77,12 @@ def resigned(header: dict[str, Any], key: bytes) -> str:
     return f"{signed}.{part(hmac.digest(key, signed.encode(), 'sha256'))}"
 
 
+def signed(header: dict[str, Any]) -> str:
+    """Return a good token's claims with another header, signed by its issuer."""
+    text = f"{part(header)}.{ONE.token().split('.')[1]}"
+    return f"{text}.{part(ONE.key.sign(text.encode(), PKCS1v15(), SHA256()))}"
+
+
 def unsigned(**header: Any) -> str:
     """Return a good token's claims with another header, and no signature."""
     return f"{part(header)}.{ONE.token().split('.')[1]}."
@@ -111,6 +119,10 @@ HOSTILE: dict[str, tuple[Callable[[], str], str]] = {
     ),
     "alg is a list": (lambda: resigned({"alg": ["RS256"], "kid": "one"}, b"x"), "MalformedToken"),
     "no alg": (lambda: resigned({"kid": "one"}, b"x"), "MalformedToken"),
+    "crit, and a right signature": (
+        lambda: signed({"alg": "RS256", "kid": "one", "crit": ["b64"], "b64": True}),
+        "MalformedToken",
+    ),
     "crit": (lambda: resigned({"alg": "RS256", "crit": ["exp"]}, b"x"), "MalformedToken"),
     "b64": (
         lambda: resigned({"alg": "RS256", "b64": False, "crit": ["b64"]}, b"x"),
