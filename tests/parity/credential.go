@@ -1,13 +1,12 @@
-// Package credential stands where Azure's Go tests get a token of Microsoft Entra: here it is a
-// shared access signature for the namespace, made from the tests' own connection string.
+// Package credential stands where Azure's Go tests get a token of Microsoft Entra: here it is one of
+// the tests' own issuer, asked for at the same path.
 package credential
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -17,32 +16,44 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-const lifetime = time.Hour
-
 // NewOptions is nothing that can be chosen.
 type NewOptions struct{}
 
-// Signature signs with the key of a connection string.
-type Signature struct{ resource, rule, key string }
+// Application logs in with an id and a secret.
+type Application struct{}
 
-// New returns a credential for the namespace of the tests.
-func New(*NewOptions) (azcore.TokenCredential, error) {
-	fields := map[string]string{}
-	for _, field := range strings.Split(os.Getenv("SERVICEBUS_CONNECTION_STRING"), ";") {
-		name, value, _ := strings.Cut(field, "=")
-		fields[name] = value
+// New returns the credential of the tests.
+func New(*NewOptions) (azcore.TokenCredential, error) { return Application{}, nil }
+
+// GetToken returns a token for the scopes that are asked for.
+func (Application) GetToken(ctx context.Context, asked policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	form := url.Values{
+		"grant_type":    {"client_credentials"},
+		"client_id":     {os.Getenv("PARITY_APPLICATION")},
+		"client_secret": {os.Getenv("PARITY_SECRET")},
+		"scope":         asked.Scopes,
 	}
-	resource := url.QueryEscape(fields["Endpoint"])
-	return Signature{resource, fields["SharedAccessKeyName"], fields["SharedAccessKey"]}, nil
-}
-
-// GetToken returns a signature that holds for an hour.
-func (s Signature) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	expires := time.Now().Add(lifetime).UTC()
-	mac := hmac.New(sha256.New, []byte(s.key))
-	fmt.Fprintf(mac, "%s\n%d", s.resource, expires.Unix())
-	signature := url.QueryEscape(base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-	token := fmt.Sprintf("SharedAccessSignature sr=%s&sig=%s&se=%d&skn=%s",
-		s.resource, signature, expires.Unix(), s.rule)
-	return azcore.AccessToken{Token: token, ExpiresOn: expires}, nil
+	address := fmt.Sprintf("%s/%s/oauth2/v2.0/token", os.Getenv("PARITY_AUTHORITY"), os.Getenv("PARITY_TENANT"))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		return azcore.AccessToken{}, err
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return azcore.AccessToken{}, err
+	}
+	defer answer.Body.Close()
+	var given struct {
+		Token    string `json:"access_token"`
+		Lifetime int    `json:"expires_in"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&given); err != nil {
+		return azcore.AccessToken{}, err
+	}
+	if given.Token == "" {
+		return azcore.AccessToken{}, fmt.Errorf("%s gave no token: %s", address, answer.Status)
+	}
+	expires := time.Now().Add(time.Duration(given.Lifetime) * time.Second)
+	return azcore.AccessToken{Token: given.Token, ExpiresOn: expires.UTC()}, nil
 }

@@ -1,9 +1,9 @@
 """Azure's tests of the Go module azservicebus, from the module as it is published.
 
 The module is not changed. One package that its tests import, `credential` of `sdk/internal`, is
-replaced by `credential.go`: it would ask Microsoft Entra for a token. Each test runs in a process
-of its own, so that one that hangs or panics costs no other. Of a test with subtests these count; it
-counts itself when it fails and none of them does.
+replaced by `credential.go`: it asks an issuer of ours for a token, not Microsoft Entra. Each test
+runs in a process of its own, so that one that hangs or panics costs no other. Of a test with
+subtests these count; it counts itself when it fails and none of them does.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from queue import SimpleQueue
 from azure.core.exceptions import HttpResponseError
 from azure.servicebus.management import ServiceBusAdministrationClient
 
+from tests.acceptance.issuer import TENANT, Issuer
 from tests.fixtures.bridge import Bridge
 from tests.fixtures.broker import Broker
 from tests.parity import addresses
 from tests.parity.door import Door
 from tests.parity.score import Case
-from tests.parity.serving import serving
+from tests.parity.serving import APPLICATION, issuing, serving, trusted
 
 VERSION = "v1.10.0"
 TITLE = f"Go: azservicebus {VERSION}"
@@ -71,6 +72,7 @@ class _Served:
 
     bridge: Bridge
     door: Door
+    issuer: Issuer
 
     def connection_string(self, rule: str) -> str:
         """Return that of a rule."""
@@ -97,9 +99,10 @@ def run(
 
     workers = 1 if ids else workers
     with ExitStack() as stack:
+        issuer = stack.enter_context(issuing(folder))
         for tier, bridges_max in zip(TIERS, (workers, 1), strict=True):
             for _ in range(min(bridges_max, sum(test.tier == tier for test in tests))):
-                served = stack.enter_context(_serving(broker, folder, tier))
+                served = stack.enter_context(_serving(broker, folder, issuer, tier))
                 _make_queues(served)
                 free[tier].put(served)
         pool = stack.enter_context(ThreadPoolExecutor(workers))
@@ -107,10 +110,11 @@ def run(
 
 
 @contextmanager
-def _serving(broker: Broker, folder: Path, tier: str) -> Iterator[_Served]:
-    with Door() as door, serving(broker, folder, "--tier", tier, port=door.port) as bridge:
+def _serving(broker: Broker, folder: Path, issuer: Issuer, tier: str) -> Iterator[_Served]:
+    options = ("--tier", tier)
+    with Door() as door, serving(broker, folder, issuer, *options, port=door.port) as bridge:
         door.lead_to(bridge.port)
-        yield _Served(bridge, door)
+        yield _Served(bridge, door, issuer)
 
 
 def _fetch(folder: Path) -> Path:
@@ -231,11 +235,18 @@ def _make_queues(served: _Served) -> None:
 
 
 def _environment(served: _Served) -> Mapping[str, str]:
-    """Return what a live run reads: the namespace under all names that tests have for one."""
+    """Return what a live run reads: the namespace under all names that tests have for one.
+
+    The names that begin with `PARITY_` are for `credential.go`.
+    """
     host, string = f"{addresses.LOCAL}:{served.door.port}", served.connection_string
     return {
         "AZURE_RECORD_MODE": "live",
-        "SSL_CERT_FILE": str(served.bridge.ca),
+        "SSL_CERT_FILE": str(trusted(served.bridge, served.issuer)),
+        "PARITY_AUTHORITY": served.issuer.url,
+        "PARITY_TENANT": TENANT,
+        "PARITY_APPLICATION": APPLICATION.id,
+        "PARITY_SECRET": APPLICATION.secret,
         "SERVICEBUS_ENDPOINT": host,
         "SERVICEBUS_ENDPOINT_PREMIUM": host,
         "SERVICEBUS_CONNECTION_STRING": string(addresses.RULE),

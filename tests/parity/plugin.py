@@ -15,9 +15,10 @@ import aiohttp
 import certifi
 import pytest
 
+from tests.acceptance.issuer import TENANT, Issuer
 from tests.fixtures.broker import Broker
 from tests.parity import addresses
-from tests.parity.serving import serving
+from tests.parity.serving import APPLICATION, issuing, serving, trusted
 
 RABBITMQ = "BUSBRIDGE_PARITY_RABBITMQ"
 """Variable: the URLs of the RabbitMQ and of its management API, with a space between."""
@@ -32,6 +33,8 @@ _SERVED = "served"
 
 _ends = ExitStack()
 _rows: dict[str, dict[str, Any]] = {}
+_issuers: list[Issuer] = []
+"""The one of this worker, once it runs."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,13 +46,15 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     url, management_url = os.environ[RABBITMQ].split()
     folder = Path(os.environ[FOLDER])
-    bridge = _ends.enter_context(serving(Broker(url, management_url), folder))
+    issuer = _ends.enter_context(issuing(folder))
+    bridge = _ends.enter_context(serving(Broker(url, management_url), folder, issuer))
+    _issuers.append(issuer)
     addresses.resolve_to(bridge.port)
-    _trust(str(bridge.ca))
+    _trust(str(trusted(bridge, issuer)))
 
 
 def pytest_unconfigure() -> None:
-    """End the bridge."""
+    """End the bridge and the issuer."""
     _ends.close()
 
 
@@ -117,16 +122,20 @@ def _trust(ca: str) -> None:
 
 def _stand_in() -> None:
     """Put modules of ours where the tests import those that make resources at Azure."""
-    from azure.servicebus._base_handler import ServiceBusSharedKeyCredential
-    from azure.servicebus.aio._base_handler_async import (
-        ServiceBusSharedKeyCredential as AsyncSharedKeyCredential,
-    )
+    from azure.identity import ClientSecretCredential
+    from azure.identity.aio import ClientSecretCredential as AsyncClientSecretCredential
 
     from tests.parity import preparers
 
     def get_credential(*, is_async: bool = False, **_: Any) -> Any:
-        kind = AsyncSharedKeyCredential if is_async else ServiceBusSharedKeyCredential
-        return kind(addresses.RULE, addresses.RULE)
+        kind = AsyncClientSecretCredential if is_async else ClientSecretCredential
+        return kind(
+            TENANT,
+            APPLICATION.id,
+            APPLICATION.secret,
+            authority=_issuers[0].url,
+            disable_instance_discovery=True,
+        )
 
     def ignore(*_: Any, **__: Any) -> None:
         pass
