@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+
 from tests.acceptance.driver import COMMON_SCENARIOS, HERE, Outcome, node_program, run_scenarios
+from tests.acceptance.rest import KEY, KEY_NAME
 from tests.acceptance.scenarios import test_nothing_is_left_out, test_scenario  # noqa: F401
+from tests.acceptance.sdk import client_of
 from tests.fixtures.bridge import Bridge
+from tests.fixtures.strange_values import send_strange
 
 SCENARIOS = (
     *COMMON_SCENARIOS,
@@ -15,6 +20,7 @@ SCENARIOS = (
     "schedule_past",
     "long_time_to_live",
     "annotated",
+    "strange_values",
     "rules",
     "duplicates",
     "session_case",
@@ -30,6 +36,7 @@ ENTITIES = {
         "DefaultMessageTimeToLive": "P10675199DT2H48M5.4775807S",
     },
     "javascript-failing": {"LockDuration": "PT5M", "MaxDeliveryCount": 10},
+    "javascript-strange": {"LockDuration": "PT5S", "MaxDeliveryCount": 10},
     "javascript-unique": {"RequiresDuplicateDetection": True},
     "javascript-sessions": {"LockDuration": "PT5S", "RequiresSession": True},
     "javascript-many": {"LockDuration": "PT1M", "RequiresSession": True},
@@ -39,7 +46,11 @@ TOPICS = [{"Name": "javascript-topic", "Subscriptions": [{"Name": "rules"}]}]
 
 
 def run(bridge: Bridge) -> Mapping[str, Outcome]:
-    """Run the program."""
+    """Run the program; a queue has what Python's client and another library have sent."""
+    body = {"none": {"TYPE": "ARRAY", "VALUE": []}, "last": "!"}
+    with client_of(bridge) as client, client.get_queue_sender("javascript-strange") as sender:
+        sender.send_messages(AmqpAnnotatedMessage(value_body=body))
+    send_strange(bridge.port, "javascript-strange", KEY_NAME, KEY)
     return run_scenarios(node_program("scenarios.mjs"), bridge.connection_string, "javascript")
 
 

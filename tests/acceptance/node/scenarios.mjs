@@ -562,6 +562,18 @@ const scenarios = {
     }
   },
 
+  // Python's client and another library have sent values that this client does not write.
+  async strange_values(client) {
+    const receiver = client.createReceiver(`${queue}-strange`);
+    const messages = await receive(receiver, 3);
+    assert.deepEqual([messages[0].body.none, messages[0].body.last], [[], "!"]);
+    const { letter, none, letters, last } = messages[1].body;
+    assert.deepEqual([letter, none, letters, last], [120, [], [97, 98], "!"]);
+    assert.equal(messages[1].deadLetterReason, 7);
+    assert.equal(messages[2].body.toString(), "next");
+    for (const message of messages) await receiver.completeMessage(message);
+  },
+
   async types(client) {
     const applicationProperties = {
       text: "ä☃", number: 1.5, whole: 7, large: 2 ** 40, yes: true, no: false,
