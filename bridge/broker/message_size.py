@@ -61,7 +61,7 @@ async def _ask(endpoint: Endpoint, host: str, port: int) -> int | None:
             finally:
                 writer.transport.abort()
     except (OSError, EOFError, TimeoutError, DecodeError, ValueError) as error:
-        log.info("rabbitmq.message_size_unknown host=%s port=%d error=%r", host, port, error)
+        log.warning("rabbitmq.message_size_unknown host=%s port=%d error=%r", host, port, error)
         return None
 
 

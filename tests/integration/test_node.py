@@ -17,6 +17,8 @@ from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused, NodeFailed
 from bridge.broker.management.api import Management
+from bridge.broker.message_size import rabbitmq_bytes_max
+from bridge.broker.node.folder import CONFIGURATION
 from bridge.broker.node.installation import Installation
 from bridge.broker.node.private import Node
 from bridge.wire.basic import Properties
@@ -267,8 +269,27 @@ async def test_tls_with_certificates(make_node: MakeNode, tmp_path: Path) -> Non
         assert delivery is not None
         assert len(delivery.body) == 1 << 20
         await connection.close()
+        assert await rabbitmq_bytes_max(endpoint) == int(CONFIGURATION["max_message_size"])
+    without_ca = parse_url(f"amqps://127.0.0.1:{port}")
     with pytest.raises(ConnectionLost, match="TLS"):
-        await Connection.open(parse_url(f"amqps://127.0.0.1:{port}"), name="no CA")
+        await Connection.open(without_ca, name="no CA")
+    stranger = parse_url(f"amqps://a:b@127.0.0.1:{port}", **files)
     with pytest.raises(BrokerError) as refused:
-        await Connection.open(parse_url(f"amqps://a:b@127.0.0.1:{port}", **files), name="no user")
+        await Connection.open(stranger, name="no user")
     assert isinstance(refused.value, LoginRefused)
+    assert await rabbitmq_bytes_max(without_ca) is None
+    assert await rabbitmq_bytes_max(stranger) is None
+
+
+async def test_the_smallest_message_limit_of_all_nodes(make_node: MakeNode) -> None:
+    """Each node has its own max_message_size; one that is down is left out."""
+    nodes = [
+        make_node(name, name=name, configuration={"max_message_size": str(size_bytes)})
+        for name, size_bytes in (("one", 3_000_000), ("two", 2_000_000))
+    ]
+    for node in nodes:
+        await node.start()
+    hosts = tuple(host for node in nodes for host in node.endpoint.hosts)
+    assert await rabbitmq_bytes_max(Endpoint(hosts=hosts)) == 2_000_000
+    await nodes[1].stop(timeout_s=0)
+    assert await rabbitmq_bytes_max(Endpoint(hosts=hosts)) == 3_000_000
