@@ -36,6 +36,8 @@ MALFORMED_ENVELOPE = "MalformedEnvelope"
 MISPLACED_MESSAGE = "MisplacedMessage"
 """Reason of a message published into a queue that only the bridge publishes to."""
 
+_SESSION_ID = headers.SESSION_ID.encode()
+
 _REASON_BYTES_MAX = 4_096
 """Limit of a dead letter's reason and of its description (Service Bus's: 4,096 characters)."""
 
@@ -265,10 +267,13 @@ def _native(basic: Properties, body: bytes, detects_duplicates: bool) -> Item:
 
 
 def _fold_key(item: Item) -> None:
-    """Fold the key of a message that has a session id: the id is its key."""
+    """Fold the key of a message that has a session id: the id is its key.
+
+    A bridge's door has folded it already. Native publishers and the library have not.
+    """
     key = item.key
-    if key is None or (key.isascii() and key == key.upper()):
-        return  # the common case needs no look at the message's headers
+    if key is None or _SESSION_ID not in item.properties or (key.isascii() and key == key.upper()):
+        return  # the common cases need no reading of the message's headers
     try:
         session_id = session_id_of(item.properties)
     except ValueError:  # what cannot be read names no session, and concerns its message alone

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bridge.machine.arrival import PROPERTIES_BYTES_MAX
 from bridge.model import entity as model
+from bridge.model.session_id import fold
 from bridge.wire import envelope, headers
 from bridge.wire.basic import Properties, Table, bytes_in, integer_in
 from bridge.wire.digest import of_message
@@ -109,8 +110,10 @@ def _partition_key(entity: model.SendEntity, outgoing: Outgoing, table: Table) -
     """Return session id, else partition key, else the message id where duplicates are detected."""
     if not entity.enable_partitioning:
         return None
-    if outgoing.session_id is not None:
-        return outgoing.session_id.encode()[: envelope.KEY_BYTES_MAX]
+    session_id = outgoing.session_id
+    if session_id is not None:
+        spelt: str = fold(session_id) if entity.folds_session_ids else session_id
+        return spelt.encode()[: envelope.KEY_BYTES_MAX]
     key = bytes_in(table, headers.PARTITION_KEY)
     if key is not None:
         return key[: envelope.KEY_BYTES_MAX]

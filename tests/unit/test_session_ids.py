@@ -26,8 +26,6 @@ ALLOWED = {
     # A message's partition key and its session id, as Azure's SDKs compare them.
     ("bridge/wire/mapping/inward.py", "key != session_id"),
     ("bridge/client/messages.py", "key != self.session_id"),
-    # A partition's key; the sequencer folds it (`machine.arrival`), whoever has sent it.
-    ("bridge/message/envelopes.py", "outgoing.session_id.encode()"),
 }
 
 
