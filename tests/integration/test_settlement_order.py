@@ -16,15 +16,14 @@ from pika.exceptions import ChannelClosedByBroker
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
-from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.connection.receiving_channel import ReceivingChannel
 from bridge.client.address import Address
 from bridge.client.aio.connection import AioWire
-from bridge.client.core.wire import Channel as LibraryChannel
-from bridge.client.core.wire import Delivery as LibraryDelivery
 from bridge.client.exceptions import ServiceBusError
 from bridge.client.sync.connection import PikaWire
 from bridge.client.sync.thread import IoThread
+from bridge.message import port
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually, until
 from tests.integration.delivery_tags import (
@@ -84,64 +83,12 @@ class Client(Protocol):
         """Wait until RabbitMQ has carried out all that was asked."""
 
 
-class BridgeClient:
-    """The bridge's own client."""
-
-    can = frozenset((ACKED, UP_TO, REJECTED, DROPPED, NACKED, GET, FORGOTTEN_GET, CANCEL))
-
-    def __init__(self, channel: Channel) -> None:
-        self.on_delivery: Callable[[int], None] = _ignore
-        self._channel = channel
-        self._tag = ""
-        self._closing: asyncio.Future[None] | None = None
-
-    async def begin(self) -> None:
-        """Begin to consume."""
-        self._tag = await self._channel.consumers.consume(QUEUE, self._on_delivery)
-
-    def _on_delivery(self, delivery: Delivery) -> None:
-        self.on_delivery(delivery.tag)
-
-    def run(self, turn: Callable[[], None]) -> None:
-        turn()
-
-    def settle(self, how: str, tag: int) -> None:
-        consumers = self._channel.consumers
-        match how:
-            case "acked":
-                consumers.ack(tag)
-            case "ack up to":
-                consumers.ack(tag, multiple=True)
-            case "rejected":
-                consumers.reject(tag, requeue=True)
-            case "dropped":
-                consumers.reject(tag, requeue=False)
-            case _:
-                consumers.nack(tag)
-
-    def get(self) -> None:
-        got = self._channel.consumers.get(QUEUE)
-        got.add_done_callback(lambda answer: self.on_delivery(answer.result().tag))  # type: ignore[union-attr]
-
-    def forget_get(self) -> None:
-        self._channel.consumers.get(QUEUE).cancel()
-
-    def cancel(self) -> None:
-        self._channel.consumers.cancel(self._tag)
-
-    def close(self) -> None:
-        self._channel.abandon()
-
-    async def passed(self) -> None:
-        await self._channel.barrier()
-
-
-class LibraryClient:
-    """One of the library's two clients."""
+class PortClient:
+    """A channel as receiving has it (`message.port`)."""
 
     can = frozenset((ACKED, REJECTED, NACKED, GET, CANCEL))
 
-    def __init__(self, channel: LibraryChannel, run: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, channel: port.Channel, run: Callable[[Callable[[], None]], None]) -> None:
         self.on_delivery: Callable[[int], None] = _ignore
         self.run = run
         self._channel = channel
@@ -151,7 +98,7 @@ class LibraryClient:
         self.run(lambda: self._channel.consume(QUEUE, "c", 0, self._on_delivery, lambda: None))
         await self.passed()
 
-    def _on_delivery(self, delivery: LibraryDelivery | None) -> None:
+    def _on_delivery(self, delivery: port.Delivery | None) -> None:
         assert delivery is not None
         self.on_delivery(delivery.tag)
 
@@ -160,7 +107,7 @@ class LibraryClient:
         {ACKED: channel.ack, REJECTED: channel.reject, NACKED: channel.nack}[how](tag)
 
     def get(self) -> None:
-        self._channel.get(QUEUE, self._on_delivery)
+        self._channel.get(QUEUE, self._on_delivery, _silent)
 
     def forget_get(self) -> None:
         raise NotImplementedError
@@ -179,8 +126,33 @@ class LibraryClient:
             await passed.wait()
 
 
+class BridgeClient(PortClient):
+    """The bridge's own client, with what others than receiving ask of it."""
+
+    can = PortClient.can | {UP_TO, DROPPED, FORGOTTEN_GET}
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(ReceivingChannel(channel), lambda turn: turn())
+        self._consumers = channel.consumers
+
+    def settle(self, how: str, tag: int) -> None:
+        if how == UP_TO:
+            self._consumers.ack(tag, multiple=True)
+        elif how == DROPPED:
+            self._consumers.reject(tag, requeue=False)
+        else:
+            super().settle(how, tag)
+
+    def forget_get(self) -> None:
+        self._consumers.get(QUEUE).cancel()
+
+
 def _ignore(tag: int) -> None:
     pass
+
+
+def _silent() -> None:
+    raise AssertionError("RabbitMQ has answered")
 
 
 def _set_soon(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
@@ -207,17 +179,17 @@ async def the_bridges_own(endpoint: Endpoint) -> AsyncIterator[BridgeClient]:
 
 
 @asynccontextmanager
-async def pika(endpoint: Endpoint) -> AsyncIterator[LibraryClient]:
+async def pika(endpoint: Endpoint) -> AsyncIterator[PortClient]:
     """The library's client on pika."""
     thread = IoThread()
     wire = PikaWire(thread, _address(endpoint), "test")
-    opened: list[LibraryChannel] = []
+    opened: list[port.Channel] = []
     try:
         thread.call(wire.start)
         await until(lambda: wire.is_up)
         thread.call(lambda: opened.append(wire.open(_on_closed)))
         await until(lambda: opened)
-        client = LibraryClient(opened[0], thread.call)
+        client = PortClient(opened[0], thread.call)
         await client.begin()
         yield client
         closed = asyncio.Event()
@@ -232,11 +204,11 @@ async def pika(endpoint: Endpoint) -> AsyncIterator[LibraryClient]:
 
 
 @asynccontextmanager
-async def aio_pika(endpoint: Endpoint) -> AsyncIterator[LibraryClient]:
+async def aio_pika(endpoint: Endpoint) -> AsyncIterator[PortClient]:
     """The library's client on aio-pika."""
     wire = AioWire(_address(endpoint), "test")
     await wire.ready(WITHIN_S)
-    client = LibraryClient(wire.open(_on_closed), lambda turn: turn())
+    client = PortClient(wire.open(_on_closed), lambda turn: turn())
     await client.begin()
     yield client
     await wire.close()

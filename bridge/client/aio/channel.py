@@ -104,8 +104,13 @@ class AioChannel:
 
         self._calls.put_nowait(end)
 
-    def get(self, queue: str, on_got: Callable[[Delivery | None], None]) -> None:
-        """Get one message, or none."""
+    def get(
+        self,
+        queue: str,
+        on_got: Callable[[Delivery | None], None],
+        on_silent: Callable[[], None],
+    ) -> None:
+        """Get one message, or none; the wait has no end."""
 
         async def get() -> None:
             message = await self._inner.basic_get(queue)
@@ -114,7 +119,9 @@ class AioChannel:
 
         self._calls.put_nowait(get)
 
-    def look(self, queue: str, on_seen: Callable[[int, int], None]) -> None:
+    def look(
+        self, queue: str, on_seen: Callable[[int, int], None], on_silent: Callable[[], None]
+    ) -> None:
         """Ask for the queue's numbers of ready messages and of consumers."""
 
         async def look() -> None:

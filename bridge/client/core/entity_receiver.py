@@ -1,20 +1,18 @@
 """A client's receiving from one queue of RabbitMQ: fetches, locks, settlement.
 
 All the application's receivers of the queue share one `EntityReceiver`, so a lock outlives its
-receiver and ends with the client. The rules are those of a bridge: fetches (`machine.credit`), ends
-of locks (`machine.locks`), second copies (`machine.deduplicator`).
+receiver and ends with the client. The rules are those of a bridge: what becomes of each message
+(`machine.queue`), ends of locks (`machine.locks`).
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from bridge.client.constants import ServiceBusReceiveMode
 from bridge.client.core.channels import Channels, way_of
-from bridge.client.core.fetching import Fetching
-from bridge.client.core.holding import Copy, Held
+from bridge.client.core.holding import Copy, HeldMessage
 from bridge.client.core.locktable import LockTable
 from bridge.client.core.place import QueuePlace
 from bridge.client.core.publisher import Publisher
@@ -23,12 +21,15 @@ from bridge.client.core.settlements import Settlements
 from bridge.client.core.settling import Settling
 from bridge.client.core.wire import Answer, Channel, Delivery, Timer, Wire, succeed
 from bridge.client.exceptions import ServiceBusAuthorizationError, ServiceBusError
-from bridge.machine.credit.effects import Deliver, Return, Withdrawn
-from bridge.machine.deduplicator import CopyStatus, Deduplicator, Left
-from bridge.machine.fate import Fate
+from bridge.machine.credit.effects import Close, Deliver, Get, Look, Open, Withdrawn
+from bridge.machine.deduplicator import Left
+from bridge.machine.queue.effects import Ack, End, Requeue, SendBack
+from bridge.machine.queue.queue import QueueMachine
 from bridge.machine.settled import SettledMemory
 from bridge.message import moves
-from bridge.message.fate import failures_of, fate_of, is_stray
+from bridge.message.fate import failures_of, is_stray
+from bridge.message.fetches import Fetches
+from bridge.message.held import Held, copy_of
 from bridge.message.message import facts, unreadable
 from bridge.message.moves import Move
 from bridge.model.name import SubQueue
@@ -69,27 +70,33 @@ class EntityReceiver:
     ) -> None:
         self.place = QueuePlace(described, sub_queue)
         self._wire = wire
-        self._credit, limits = way_of(described)
-        self._channels = Channels(wire, limits, self._on_lost, self._turn_soon)
-        self._fetching = Fetching(
-            self.place.resource, self._credit, self._channels, self._on_delivery, self._turn_soon
+        credit, limits = way_of(described)
+        self._machine: QueueMachine[HeldMessage, Copy] = QueueMachine(
+            credit, settled.numbers(), self.place.rules, copy_of
         )
-        self._deduplicator: Deduplicator[Copy] = Deduplicator(settled.numbers())
-        self.record = settlements.of(self.place.resource, self._deduplicator.settled)
+        self._channels = Channels(wire, limits, self._on_lost, self._turn_soon)
+        self._fetches = Fetches(
+            self.place.resource,
+            self._machine,
+            take=self._channels.take,
+            main=self._channels.main,
+            free=self._channels.let_go,
+            on_delivery=self._on_delivery,
+            on_change=self._turn_soon,
+        )
+        self.record = settlements.of(self.place.resource, self._machine.copies.settled)
         self._settling = Settling(
             self.place,
             wire=wire,
             publisher=publisher,
             channels=self._channels,
-            credit=self._credit,
-            fetching=self._fetching,
-            deduplicator=self._deduplicator,
-            turn_soon=self._turn_soon,
+            machine=self._machine,
+            carry_out=self._carry_out,
             record=self.record,
         )
         self._locks = LockTable(wire, self._settling.give_back)
-        self._pulls: dict[int, Pull[Held]] = {}
-        self._withdrawals: dict[int, Pull[Held]] = {}
+        self._pulls: dict[int, Pull[HeldMessage]] = {}
+        self._withdrawals: dict[int, Pull[HeldMessage]] = {}
         self._last_pull = 0
         self._not_before_s = 0.0
         self._is_turn_due = False
@@ -99,7 +106,7 @@ class EntityReceiver:
         self._follow(described)
 
     def __repr__(self) -> str:
-        return f"EntityReceiver({self.place.resource}, {self._credit!r}, {len(self._locks)} locks)"
+        return f"EntityReceiver({self.place.resource}, {self._machine!r}, {len(self._locks)} locks)"
 
     @property
     def is_in_use(self) -> bool:
@@ -109,7 +116,7 @@ class EntityReceiver:
     @property
     def held_count(self) -> int:
         """How many messages are held, unacked."""
-        return len(self._deduplicator)
+        return len(self._machine)
 
     def update(self, described: Described) -> None:
         """Take over a changed definition.
@@ -120,13 +127,13 @@ class EntityReceiver:
         if described is self._described:
             return
         if self.place.update(described):
-            self._deduplicator.forget()
+            self._machine.forget()
             self.record.forget()
         self._follow(described)
 
     def _follow(self, described: Described) -> None:
         self._described = described
-        self._credit.limit(self.place.rules.waiting_max)
+        self._machine.follow(self.place.rules)
         if described.is_peeked:
             self.record.begin()
 
@@ -140,11 +147,11 @@ class EntityReceiver:
         """
         self._last_pull += 1
         deletes = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
-        pull: Pull[Held] = Pull(count, answer, number=self._last_pull, deletes=deletes)
+        pull: Pull[HeldMessage] = Pull(count, answer, number=self._last_pull, deletes=deletes)
         self._pulls[pull.number] = pull
         if wait_s is not None:
             pull.end_in(self._wire, wait_s, partial(self._withdraw, pull))
-        self._credit.ask(pull.number, count, self._wire.now_s())
+        self._machine.ask(pull.number, count, self._wire.now_s())
         self._turn_soon()
         return Begun(
             partial(self._withdraw, pull),
@@ -173,7 +180,7 @@ class EntityReceiver:
                 f"A message of a dead-letter queue cannot be dead-lettered again: '{place.path}'."
             )
 
-        def publishes(held: Held) -> Move:
+        def publishes(held: HeldMessage) -> Move:
             return moves.dead_letter(place, held, reason, description, {}, held.failures)
 
         self._settling.move(self._locks, token, publishes, Left.DEAD_LETTERED, answer)
@@ -181,7 +188,7 @@ class EntityReceiver:
     def defer(self, token: UUID, answer: Answer) -> None:
         """Defer a message; the queue of deferred messages exists."""
 
-        def publishes(held: Held) -> Move:
+        def publishes(held: HeldMessage) -> Move:
             return moves.defer(self.place, held, {})
 
         self._settling.move(self._locks, token, publishes, Left.MOVED, answer)
@@ -194,7 +201,7 @@ class EntityReceiver:
         """Fail all waiting calls: no message can be received from here any more."""
         pulls, self._pulls = self._pulls, {}
         for pull in pulls.values():
-            self._withdrawals[self._credit.withdraw(pull.number)] = pull
+            self._withdrawals[self._machine.withdraw(pull.number)] = pull
             pull.fail(error)
         self._turn_soon()
 
@@ -230,65 +237,51 @@ class EntityReceiver:
                 reader=self.place.reader,
             )
         except ValueError as error:
-            self._credit.discarded(fetch)
+            self._machine.discarded(fetch)
             bare = unreadable(delivery.body, delivery.exchange)
             self._settling.refuse(Held(*bare, fetch, channel, delivery.tag), error)
             return
         self._on_held(Held(*found, fetch, channel, delivery.tag))
-        self._turn_soon()
 
-    def _on_held(self, held: Held) -> None:
-        """Hold a delivered message, unless it is a second copy or of another queue."""
-        if is_stray(held, self.place, self.place.active_exchange):
-            self._credit.discarded(held.fetch)
-            self._settling.surely(held, moves.send_back(self.place, held), Left.MOVED)
-        elif (status := self._deduplicator.status_of(held)) is not CopyStatus.NEW:
-            self._credit.discarded(held.fetch)
-            copy = Copy(held.fetch, held.channel, held.tag)
-            if status is CopyStatus.HELD:
-                self._deduplicator.wait(held, copy)
-            else:
-                self._settling.drop(copy)
+    def _on_held(self, held: HeldMessage) -> None:
+        """Give a delivered message to its receiver, or do what else becomes of it."""
+        machine, place, now_s = self._machine, self.place, self._wire.now_s()
+        receiver = None
+        if is_stray(held, place, place.active_exchange):
+            machine.strayed(held, now_s)
         else:
-            self._deduplicator.hold(held)
-            self._on_message(held)
-
-    def _on_message(self, held: Held) -> None:
-        fate = fate_of(held, self.place.rules, self._wire.now_ms())
-        if fate is not Fate.AVAILABLE:
-            self._credit.discarded(held.fetch)
-            self._settling.end(held, fate)
-            return
-        if self.place.is_dead_letter:
-            held.failures = failures_of(held, self.place)
-        elif held.failures:
+            if place.is_dead_letter:
+                held.failures = failures_of(held, place)
+            receiver = machine.arrived(held, now_s, self._wire.now_ms())
+        if held.failures and not machine.due and not place.is_dead_letter:
             self.record.failed(held.number, held.failures)
-        receiver = self._credit.arrived(held.fetch, held, self._wire.now_s())
         if receiver is not None:
             self._deliver(receiver, held)
+        self._carry_out()
 
-    def _deliver(self, receiver: int, held: Held) -> None:
+    def _deliver(self, receiver: int, held: HeldMessage) -> None:
         pull = self._pulls.get(receiver)
         if pull is None:
-            self._credit.released(held, self._wire.now_s())
+            self._machine.put_down(held, self._wire.now_s())
             return
         if pull.deletes:
             pull.got.append((held, held.received()))
         else:
-            lock = self._locks.acquire(held, self.place.queue.lock_duration_ms)
-            pull.got.append((held, held.received(*lock)))
+            token, until_ms = self._locks.acquire(held, self.place.queue.lock_duration_ms)
+            received = held.received(lock_token=token, locked_until_ms=until_ms)
+            pull.got.append((held, received))
         if pull.is_full:
             self._finish(pull)
         elif len(pull.got) == 1:
             pull.end_soon(self._wire, partial(self._withdraw, pull))
 
-    def _withdraw(self, pull: Pull[Held]) -> None:
+    def _withdraw(self, pull: Pull[HeldMessage]) -> None:
         if pull.number in self._pulls and not pull.is_withdrawn:
             pull.is_withdrawn = True
-            self._withdrawals[self._credit.withdraw(pull.number)] = pull
+            self._withdrawals[self._machine.withdraw(pull.number)] = pull
             self._turn_soon()
 
-    def _finish(self, pull: Pull[Held]) -> None:
+    def _finish(self, pull: Pull[HeldMessage]) -> None:
         """Give the caller the messages; if the caller has given up, release them."""
         self._pulls.pop(pull.number, None)
         if pull.is_finished:  # the call was full before RabbitMQ had answered its end
@@ -296,30 +289,30 @@ class EntityReceiver:
         if not pull.finish():
             self._release(pull)
 
-    def _taken(self, pull: Pull[Held]) -> None:
+    def _taken(self, pull: Pull[HeldMessage]) -> None:
         """Settle what the caller has received and deleted."""
         if pull.hear():
             for held, _ in pull.got:
                 if not held.channel.is_closed:
                     self._settling.settle(held)
 
-    def _put_back(self, pull: Pull[Held]) -> None:
+    def _put_back(self, pull: Pull[HeldMessage]) -> None:
         if pull.hear():
             self._release(pull)
 
-    def _release(self, pull: Pull[Held]) -> None:
+    def _release(self, pull: Pull[HeldMessage]) -> None:
         for held, received in pull.got:
             self._untouched(held, received.lock_token)
 
-    def _untouched(self, held: Held, token: UUID | None) -> None:
+    def _untouched(self, held: HeldMessage, token: UUID | None) -> None:
         """Release a message for the next receiver; before 4.3 RabbitMQ counts returns."""
         if token is not None:
             self._locks.drop(token)
         if not held.channel.is_closed:
-            self._credit.released(held, self._wire.now_s())
-            self._turn_soon()
+            self._machine.release(held, self._wire.now_s(), self._wire.now_ms())
+            self._carry_out()
 
-    # Fetches.
+    # What the machine decides.
 
     def _turn_soon(self) -> None:
         if not self._is_turn_due and not self._is_closed:
@@ -327,43 +320,45 @@ class EntityReceiver:
             self._wire.soon(self._act)
 
     def _act(self) -> None:
-        """Carry out the strategy's effects: fetches follow the receivers' demand."""
+        """Bring fetches in line with the receivers' demand."""
         self._is_turn_due = False
         if self._is_closed:
             return
         now_s = self._wire.now_s()
         can_fetch = self._channels.can_fetch and now_s >= self._not_before_s
-        for effect in self._credit.plan(now_s, can_fetch=can_fetch):
+        self._machine.plan(now_s, self._wire.now_ms(), can_fetch=can_fetch)
+        if self._machine.due:
+            self._do_all()
+        self._watch()
+
+    def _carry_out(self) -> None:
+        """Carry out the machine's effects, and let it fetch again."""
+        if self._machine.due:
+            self._do_all()
+        self._turn_soon()
+
+    def _do_all(self) -> None:
+        for effect in self._machine.take():
             if isinstance(effect, Deliver):
-                self._offer(effect.receiver, effect.message)
-            elif isinstance(effect, Return):
-                self._settling.requeue(effect.message, is_counted=False)
+                self._deliver(effect.receiver, effect.message)
+            elif isinstance(effect, Ack | Requeue | End | SendBack):
+                self._settling.do(effect)
             elif isinstance(effect, Withdrawn):
                 self._finish(self._withdrawals.pop(effect.ticket))
             else:
-                self._carry_out(effect)
-        self._watch()
+                self._fetch(effect)
 
-    def _carry_out(self, effect: Any) -> None:
+    def _fetch(self, effect: Open | Get | Look | Close) -> None:
         try:
-            self._fetching.carry_out(effect)
+            self._fetches.carry_out(effect)
         except ServiceBusError:  # no channel for the effect; messages of other channels stay locked
             self._not_before_s = self._wire.now_s() + SETTLE_S
-            self._credit.closed(effect.fetch)
-            self._turn_soon()
-
-    def _offer(self, receiver: int, held: Held) -> None:
-        fate = fate_of(held, self.place.rules, self._wire.now_ms())
-        if fate is Fate.AVAILABLE:
-            self._deliver(receiver, held)
-        else:
-            self._credit.balance.waiters.restore(receiver)
-            self._settling.end(held, fate)
+            self._machine.closed(effect.fetch)
             self._turn_soon()
 
     def _watch(self) -> None:
         """Set the timer for the next time-driven effect."""
-        due_s = self._credit.due_s()
+        due_s = self._machine.due_s()
         if self._pulls and self._not_before_s > self._wire.now_s():
             due_s = min(self._not_before_s, due_s or self._not_before_s)
         if due_s == self._due_s:
@@ -383,9 +378,8 @@ class EntityReceiver:
     def _on_lost(self, error: ServiceBusError | None = None) -> None:
         """Forget held messages, as RabbitMQ took them back; calls wait on, unless refused."""
         self._not_before_s = self._wire.now_s() + SETTLE_S
-        self._fetching.lose()
-        self._credit.lost()
-        self._deduplicator.lose()
+        self._fetches.lose()
+        self._machine.lose()
         self._locks.lose()
         if any(refusal in str(error) for refusal in REFUSALS):
             self.refuse(ServiceBusAuthorizationError(str(error)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID, uuid4
 
-from bridge.client.core.holding import Held
+from bridge.client.core.holding import HeldMessage
 from bridge.client.core.wire import Timer, Wire
 from bridge.client.exceptions import MessageLockLostError
 from bridge.machine.locks import Lock, Locks
@@ -23,17 +23,17 @@ class LockTable:
         on_lock_expired: called with a message whose lock has expired.
     """
 
-    def __init__(self, wire: Wire, on_lock_expired: Callable[[Held], None]) -> None:
+    def __init__(self, wire: Wire, on_lock_expired: Callable[[HeldMessage], None]) -> None:
         self._wire = wire
         self._on_lock_expired = on_lock_expired
-        self._locks: Locks[Held] = Locks()
+        self._locks: Locks[HeldMessage] = Locks()
         self._timer: Timer | None = None
         self._timer_ms = 0
 
     def __len__(self) -> int:
         return len(self._locks)
 
-    def acquire(self, held: Held, duration_ms: int) -> tuple[UUID, int]:
+    def acquire(self, held: HeldMessage, duration_ms: int) -> tuple[UUID, int]:
         """Lock a message; return its token and the lock's end (UTC ms)."""
         token, now_ms = uuid4(), self._wire.now_ms()
         until_ms = self._locks.acquire(
@@ -58,7 +58,7 @@ class LockTable:
         self._watch()
         return until_ms
 
-    def release(self, token: UUID) -> Lock[Held]:
+    def release(self, token: UUID) -> Lock[HeldMessage]:
         """End a lock and return it.
 
         Raises:
@@ -69,7 +69,7 @@ class LockTable:
             raise MessageLockLostError(LOCK_LOST)
         return lock
 
-    def restore(self, token: UUID, lock: Lock[Held]) -> None:
+    def restore(self, token: UUID, lock: Lock[HeldMessage]) -> None:
         """Put a lock back: its message has not left the queue."""
         self._locks.restore(token.bytes, lock)
         self._watch()

@@ -15,7 +15,6 @@ from bridge.client.core.confirms import UNCONFIRMED, lost
 from bridge.client.core.wire import (
     Channel,
     Confirmed,
-    Delivery,
     NoExchange,
     Refused,
     Timer,
@@ -30,6 +29,7 @@ from bridge.client.exceptions import (
     ServiceBusServerBusyError,
 )
 from bridge.machine.publication import Publication
+from bridge.message import port
 from bridge.topology import names
 from bridge.wire.basic import Properties, Table
 from bridge.wire.headers import DIRECT_REPLY_TO
@@ -223,7 +223,7 @@ class Publisher:
                 unknown = OutcomeUnknownError(f"{what} ({why})")
                 self._answer(number, lost(exchange, what, why) if is_last else unknown)
 
-    def _on_reply(self, delivery: Delivery) -> None:
+    def _on_reply(self, delivery: port.Delivery) -> None:
         number = Properties.decode(delivery.properties).correlation_id or ""
         heard = self._listeners.get(number)
         if heard is not None:

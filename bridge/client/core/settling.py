@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from bridge.client.core.answers import Told
 from bridge.client.core.channels import Channels
-from bridge.client.core.fetching import Fetching
-from bridge.client.core.holding import Copy, Held
+from bridge.client.core.holding import Copy, HeldMessage
 from bridge.client.core.locktable import LOCK_LOST, LockTable
 from bridge.client.core.place import QueuePlace
 from bridge.client.core.publisher import Publisher, is_refused
 from bridge.client.core.settlements import Record
-from bridge.client.core.wire import Answer, Wire, fail, succeed
+from bridge.client.core.wire import Answer, Channel, Wire, fail, succeed
 from bridge.client.exceptions import (
     MessageLockLostError,
     MessageSizeExceededError,
     ServiceBusError,
 )
 from bridge.machine.arrival import MALFORMED_MESSAGE
-from bridge.machine.deduplicator import Deduplicator, Left
-from bridge.machine.fate import Fate
+from bridge.machine.deduplicator import Left
+from bridge.machine.queue.effects import Ack, End, Requeue, SendBack
+from bridge.machine.queue.queue import QueueMachine
 from bridge.message import moves
 from bridge.message.fate import death_of
 from bridge.message.moves import Move
@@ -36,8 +35,8 @@ class Settling:
     """Settles the held messages of one queue.
 
     Args:
-        credit: the strategy of fetching; it is told of returns.
-        turn_soon: called when the strategy may fetch again.
+        machine: the queue's machine, which is told of each settlement.
+        carry_out: carries out the machine's effects, and lets it fetch again.
         record: gets the numbers of messages that have left.
     """
 
@@ -48,67 +47,74 @@ class Settling:
         wire: Wire,
         publisher: Publisher,
         channels: Channels,
-        credit: Any,
-        fetching: Fetching,
-        deduplicator: Deduplicator[Copy],
-        turn_soon: Callable[[], None],
+        machine: QueueMachine[HeldMessage, Copy],
+        carry_out: Callable[[], None],
         record: Record,
     ) -> None:
         self._place = place
         self._wire = wire
         self._publisher = publisher
         self._channels = channels
-        self._credit = credit
-        self._fetching = fetching
-        self._deduplicator = deduplicator
-        self._turn_soon = turn_soon
+        self._machine = machine
+        self._carry_out = carry_out
         self._record = record
 
-    def settle(self, held: Held) -> None:
+    def settle(self, held: HeldMessage) -> None:
         """Ack a message."""
+        self.departing(held)
         self._leave(held, Left.SETTLED)
 
-    def give_back(self, held: Held) -> None:
+    def give_back(self, held: HeldMessage) -> None:
         """Return a message to the queue, counted."""
-        self._credit.returning()
-        self._turn_soon()
-        self.requeue(held, is_counted=True)
-
-    def requeue(self, held: Held, *, is_counted: bool) -> None:
-        """Return a message to the queue, and its waiting copies."""
-        if held.channel.is_closed:
-            return
-        self._deduplicator.let_go(held)
-        self._send_back(held, is_counted=is_counted)
-        if is_counted and not self._place.is_dead_letter:
+        if not self._place.is_dead_letter:
             self._record.failed(held.number, held.failures + 1)
-        for copy in self._deduplicator.take_free(held):
-            self._send_back(copy, is_counted=is_counted)
+        self._machine.give_back(held, self._wire.now_s())
+        self._carry_out()
 
-    def drop(self, copy: Copy) -> None:
-        """Ack a second copy."""
-        if not copy.channel.is_closed:
-            self._before_settling(copy.fetch)
-            copy.channel.ack(copy.tag)
-            self._channels.let_go(copy.channel)
+    def departing(self, held: HeldMessage) -> None:
+        """Note that a message is about to be settled, or handed over and then acked."""
+        self._machine.settling(held.fetch, self._wire.now_s())
+        self._carry_out()
 
-    def end(self, held: Held, fate: Fate) -> None:
+    def do(self, effect: Ack | Requeue | End[HeldMessage] | SendBack[HeldMessage]) -> None:
+        """Carry out an effect of the machine that settles a message."""
+        if isinstance(effect, End):
+            self._end(effect)
+        elif isinstance(effect, SendBack):
+            move = moves.send_back(self._place, effect.message)
+            self.surely(effect.message, move, Left.MOVED)
+        elif not effect.held.channel.is_closed:
+            self._settle(effect)
+
+    def _settle(self, effect: Ack | Requeue) -> None:
+        channel: Channel = effect.held.channel
+        tag: int = effect.held.tag
+        if isinstance(effect, Ack):
+            channel.ack(tag)
+        else:
+            (channel.reject if effect.is_counted else channel.nack)(tag)
+            self._channels.returned(channel)
+        self._channels.let_go(channel)
+
+    def _end(self, effect: End[HeldMessage]) -> None:
         """Complete or dead-letter a message that no receiver may have."""
-        death = death_of(fate, self._place.queue)
+        held = effect.message
+        death = death_of(effect.fate, self._place.queue)
         if death is None:
-            self.settle(held)
+            self._leave(held, Left.SETTLED)
             return
         dead = moves.dead_letter(self._place, held, *death, {}, held.failures)
         self.surely(held, dead, Left.DEAD_LETTERED)
 
-    def refuse(self, held: Held, error: Exception) -> None:
+    def refuse(self, held: HeldMessage, error: Exception) -> None:
         """Dead-letter a message that cannot be handled."""
+        self.departing(held)
         description = f"The message cannot be handled: {type(error).__name__}: {error}"
         publishes = moves.refuse(self._place, held, MALFORMED_MESSAGE, description)
         self.surely(held, publishes, Left.MOVED)
 
     def move(
-        self, locks: LockTable, token: UUID, make: Callable[[Held], Move], how: Left,
+        self, locks: LockTable, token: UUID, make: Callable[[HeldMessage], Move], how: Left,
         answer: Answer,
     ) -> None:  # fmt: skip
         """Publish a locked message, and ack it after the confirm.
@@ -143,19 +149,24 @@ class Settling:
             if held.channel.is_closed:
                 fail(answer, MessageLockLostError(LOCK_LOST))
                 return
+            self._machine.stayed(held)
             locks.restore(token, lock)
             fail(answer, ServiceBusError(f"The message stays locked: {refusal}"))
 
+        self.departing(held)
         try:
             publishes = make(held)
             if len(publishes[0].properties) > moves.PROPERTIES_BYTES_MAX:
                 raise MessageSizeExceededError("The message's properties would be too large.")
             self._publisher.publish_each(publishes, confirmed)
         except Exception:
+            self._machine.stayed(held)
             locks.restore(token, lock)
             raise
 
-    def surely(self, held: Held, publishes: Move, how: Left, answer: Answer | None = None) -> None:
+    def surely(
+        self, held: HeldMessage, publishes: Move, how: Left, answer: Answer | None = None
+    ) -> None:
         """Move a message; retry until that is done or RabbitMQ has taken the message back."""
         told = Told() if answer is None else answer
 
@@ -168,7 +179,7 @@ class Settling:
 
         self._until_stored(held, moves.fitting(publishes), done)
 
-    def _until_stored(self, held: Held, publishes: Move, done: Callable[[], None]) -> None:
+    def _until_stored(self, held: HeldMessage, publishes: Move, done: Callable[[], None]) -> None:
         """Publish until all is stored, or RabbitMQ has taken the message back; then call `done`."""
 
         def confirmed(error: Exception | None) -> None:
@@ -188,27 +199,10 @@ class Settling:
 
         attempt()
 
-    def _leave(self, held: Held, how: Left) -> None:
-        self._before_settling(held.fetch)
+    def _leave(self, held: HeldMessage, how: Left) -> None:
+        """Ack a message that is settled, or is in another queue."""
         held.channel.ack(held.tag)
         self._channels.let_go(held.channel)
         self._record.left(held.number)
-        for copy in self._deduplicator.leave(held, how):
-            self.drop(copy)
-        for copy in self._deduplicator.take_free(held):
-            self._send_back(copy, is_counted=False)
-
-    def _send_back(self, held: Held | Copy, *, is_counted: bool) -> None:
-        if held.channel.is_closed:
-            return
-        self._before_settling(held.fetch)
-        (held.channel.reject if is_counted else held.channel.nack)(held.tag)
-        self._channels.returned(held.channel)
-        self._channels.let_go(held.channel)
-
-    def _before_settling(self, fetch: int) -> None:
-        """Close a window before an ack or return that would make RabbitMQ refill it in vain."""
-        close = self._credit.settling(fetch, self._wire.now_s())
-        if close is not None:
-            self._fetching.end(close.fetch)
-        self._turn_soon()
+        self._machine.left(held, how)
+        self._carry_out()

@@ -1,7 +1,7 @@
 """The core's interface to a RabbitMQ connection; each lane implements it on its library.
 
-All calls and callbacks run in one place: the lane's I/O thread or its event loop. A channel may be
-used at once: requests wait until RabbitMQ has opened the channel.
+All calls and callbacks run in one place: the lane's I/O thread or its event loop. Of a channel,
+`message.port` has what receiving needs.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bridge.client.exceptions import ServiceBusError
+from bridge.message import port
 
 
 @dataclass(slots=True)
 class Delivery:
-    """A message that RabbitMQ delivers.
+    """A message that RabbitMQ delivers (`message.port.Delivery`).
 
     Attributes:
         tag: the delivery tag.
@@ -59,56 +60,16 @@ class Timer(Protocol):
         """Drop the call."""
 
 
-class Channel(Protocol):
+class Channel(port.Channel, Protocol):
     """A channel; publishes need confirms."""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the channel has ended; RabbitMQ has taken back its unsettled messages."""
 
     def publish(
         self, exchange: str, key: str, properties: bytes, body: bytes, confirmed: Confirmed
     ) -> None:
         """Publish a message, mandatory."""
 
-    def consume(
-        self,
-        queue: str,
-        tag: str,
-        prefetch: int,
-        on_delivery: Callable[[Delivery], None],
-        on_ended: Callable[[], None],
-        *,
-        no_ack: bool = False,
-    ) -> None:
-        """Begin to consume; `on_ended` is called once, after the last delivery."""
-
-    def cancel(self, tag: str) -> None:
-        """Cancel a consumer; messages that come before RabbitMQ's answer are delivered."""
-
-    def get(self, queue: str, on_got: Callable[[Delivery | None], None]) -> None:
-        """Get one message, or none."""
-
-    def look(self, queue: str, on_seen: Callable[[int, int], None]) -> None:
-        """Ask for the queue's numbers of ready messages and of consumers."""
-
-    def ack(self, tag: int) -> None:
-        """Ack a message."""
-
     def written(self, call: Callable[[], None]) -> None:
         """Call `call` when all writes of this channel are with the kernel, or lost."""
-
-    def reject(self, tag: int) -> None:
-        """Return a message, counted as a failed delivery on every version."""
-
-    def nack(self, tag: int) -> None:
-        """Return a message, counted before 4.3 only."""
-
-    def barrier(self, on_passed: Callable[[], None]) -> None:
-        """Call `on_passed` when RabbitMQ has carried out all earlier requests of this channel."""
-
-    def close(self) -> None:
-        """Close the channel; unsettled messages go back to their queue."""
 
 
 class Wire(Protocol):

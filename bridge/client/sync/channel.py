@@ -90,13 +90,15 @@ class PikaChannel:
         """Cancel a consumer."""
         self._do(lambda: self._channel.basic_cancel(tag, callback=lambda frame: self._end(tag)))
 
-    def get(self, queue: str, on_got: _Got) -> None:
-        """Get one message, or none; pika allows one get at a time."""
+    def get(self, queue: str, on_got: _Got, on_silent: Callable[[], None]) -> None:
+        """Get one message, or none; pika allows one get at a time. The wait has no end."""
         self._gets.append((queue, on_got))
         if len(self._gets) == 1:
             self._do(self._get)
 
-    def look(self, queue: str, on_seen: Callable[[int, int], None]) -> None:
+    def look(
+        self, queue: str, on_seen: Callable[[int, int], None], on_silent: Callable[[], None]
+    ) -> None:
         """Ask for the queue's numbers of ready messages and of consumers."""
 
         def seen(frame: Any) -> None:

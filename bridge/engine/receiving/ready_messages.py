@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 from typing import Any
 
+from bridge.broker.connection.receiving_channel import ReceivingChannel
 from bridge.broker.errors import BrokerError
 from bridge.broker.ready_counts import queue_state
 from bridge.engine.receiving.channel_pool import ChannelPool
 from bridge.engine.receiving.connections import ConsumerConnections
-from bridge.engine.receiving.consumers import Consumers
 from bridge.machine.credit.strategy import Strategy
+from bridge.message.fetches import Fetches
 
 BRING_S = 1.0
 """The longest wait for ready messages."""
@@ -36,14 +37,14 @@ class ReadyMessages:
         resource: str,
         connections: ConsumerConnections,
         channels: ChannelPool,
-        consumers: Consumers,
+        fetches: Fetches[ReceivingChannel],
         credit: Strategy[Any],
     ) -> None:
         self.changed = asyncio.Event()
         self._resource = resource
         self._connections = connections
         self._channels = channels
-        self._consumers = consumers
+        self._fetches = fetches
         self._credit = credit
 
     async def bring(self, receiver: int) -> None:
@@ -52,21 +53,29 @@ class ReadyMessages:
             async with asyncio.timeout(BRING_S):
                 while self._credit.balance.waiters.of(receiver):
                     self.changed.clear()
-                    if beginning := self._consumers.beginning:
-                        await asyncio.wait(beginning)
-                    elif self._consumers.is_getting or not self._channels.can_fetch:
+                    if self._fetches.getting or not self._channels.can_fetch:
                         await self.changed.wait()
                     elif await self._is_empty():
                         return
 
     async def _is_empty(self) -> bool:
         """Return whether the queue has no ready message; if it has, wait a moment for it."""
+        await self._arrived()  # all windows have begun then
         with await self._connections.channel() as channel:
             ready = (await queue_state(channel, self._resource)).messages
         if not ready:
-            await self._consumers.arrived()
+            await self._arrived()
             return True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(READY_S):
                 await self.changed.wait()
         return False
+
+    async def _arrived(self) -> None:
+        """Return when the messages that RabbitMQ has sent to windows so far have come.
+
+        Raises:
+            BrokerError: a channel has ended.
+        """
+        channels = {each.channel for each in self._fetches.windows.values() if not each.is_closed}
+        await asyncio.gather(*(each.barrier() for each in channels))

@@ -22,7 +22,6 @@ from bridge.machine.credit.clustered_gets import ClusteredGets
 from bridge.machine.credit.gets import Gets
 from bridge.machine.credit.strategy import Strategy
 from bridge.machine.credit.windows import Windows
-from bridge.machine.deduplicator import Left
 from bridge.machine.settled import SettledMemory
 from bridge.model import entity as model
 from bridge.model.errors import NotAllowed
@@ -220,7 +219,6 @@ class Receiving:
 
     def _on_taken(self, reader: QueueReader, holding: HeldMessage) -> None:
         reader.delete(holding)
-        reader.left(holding, Left.SETTLED)
         self._counters.received_and_deleted += 1
 
     def _forget(self, receiver: QueueReceiver) -> None:

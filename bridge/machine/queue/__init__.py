@@ -1,0 +1,1 @@
+"""What becomes of each message of one queue of RabbitMQ, as a pure machine."""
