@@ -20,6 +20,7 @@ from bridge.model.errors import (
     SessionCannotBeLocked,
     SessionLockLost,
 )
+from bridge.topology.shards import session_key
 from bridge.wire import headers
 from bridge.wire.record import Record
 from tests.bench.memory_queue import LOCK_LOST, MemoryQueue, MemoryReceiver, Stored
@@ -55,6 +56,7 @@ class MemorySessionReceiver(MemoryReceiver):
     ) -> None:
         super().__init__(sessions.of(session_id), mode, deliver)
         self.session_id = session_id
+        self.session_key = session_key(sessions.definition, session_id)
         self.locked_until_ms = 0
         self._sessions = sessions
         self._on_lost = on_lost
