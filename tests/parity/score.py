@@ -39,6 +39,11 @@ class Case:
     is_second: bool = False
 
     @property
+    def counts(self) -> bool:
+        """Whether it says something of the server, or did not run."""
+        return self.is_served or self.outcome == "skipped"
+
+    @property
     def name(self) -> str:
         """File and test, as reasons name it."""
         return f"{self.file}::{self.test}"
@@ -110,8 +115,8 @@ class Score:
 
     def summary(self) -> str:
         """Return the score in one line."""
-        counts = Counter(case.outcome for case in self._cases if case.is_served)
-        others = sum(not case.is_served for case in self._cases)
+        counts = Counter(case.outcome for case in self._cases if case.counts)
+        others = sum(not case.counts for case in self._cases)
         told = ", ".join(f"{counts[each]} {each}" for each in COLUMNS if counts[each])
         return f"{self._title}: {told}; {others} without a server"
 
@@ -158,11 +163,11 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _cells(cases: Sequence[Case]) -> list[str]:
-    """Count those that speak to a server by outcome; last the others, with their failures."""
-    served = Counter(case.outcome for case in cases if case.is_served)
-    others = Counter(case.outcome for case in cases if not case.is_served)
+    """Count by outcome; last those that ran without a server, with their failures."""
+    counted = Counter(case.outcome for case in cases if case.counts)
+    others = Counter(case.outcome for case in cases if not case.counts)
     failed = f", {others['failed']} failed" if others["failed"] else ""
-    return [*(str(served[each]) for each in COLUMNS), f"{others.total()}{failed}"]
+    return [*(str(counted[each]) for each in COLUMNS), f"{others.total()}{failed}"]
 
 
 def write(scores: Sequence[Score], document: Path) -> None:
