@@ -43,7 +43,7 @@ TIERS = "Standard", "Premium"
 SLEEPERS = ("TestSessionReceiver_roundRobin",)
 """Begun first, else all wait for them at the end."""
 
-TEST_S = 600
+TEST_S = 300
 ERROR_MAX = 6000
 CREDENTIAL = Path(__file__).parent / "credential.go"
 
