@@ -285,7 +285,7 @@ def test_a_malformed_envelope_is_dead_lettered_and_blocks_nobody(rig: MakeRig) -
 
 def test_large_messages_do_not_fill_the_memory(rig: MakeRig) -> None:
     """When too much is sent ahead, less is sent ahead from then on; nothing is lost or doubled."""
-    orders = rig()
+    orders = rig(max_message_size_kb=102_400)
     body = bytes(4 << 20)
     for index in range(150):
         orders.publish(body, message_id=str(index))
@@ -300,7 +300,7 @@ def test_large_messages_do_not_fill_the_memory(rig: MakeRig) -> None:
 
 def test_a_stop_while_large_messages_arrive_doubles_nothing(rig: MakeRig) -> None:
     """Though more comes than may wait: what was published is confirmed and acked before the end."""
-    orders = rig()
+    orders = rig(max_message_size_kb=102_400)
     sidecar = orders.start(tier="Premium")
     orders.send(b"first")
     orders.take(1)
@@ -342,7 +342,7 @@ def test_what_a_full_queue_refused_is_numbered_once(rig: MakeRig) -> None:
 
 def test_what_is_on_its_way_when_something_is_refused_is_published_once(rig: MakeRig) -> None:
     """The life of the sequencer ends with the refusal, but not before all the rest is settled."""
-    orders = rig()
+    orders = rig(max_message_size_kb=102_400)
     queue = names.active_queue(orders.queue.name)
     due_ms = now_ms() + 3_600_000
     bucket = make_full_bucket(orders, due_ms)
