@@ -251,7 +251,7 @@ def test_what_fails_for_the_moment_is_tried_again(
     bridge, allow = worker
 
     def failed() -> int:
-        return sum(f"administration.failed path=waits-{lane}" in line for line in bridge.lines)
+        return sum(f"administration.failed path='waits-{lane}'" in line for line in bridge.lines)
 
     allow(False)
     with administrator(lane, bridge.amqp_url) as client:

@@ -170,7 +170,8 @@ def test_many_for_one_instant(bridge: Any) -> None:
         for first in range(0, count, 100):
             batch = [ServiceBusMessage(str(first + i)) for i in range(100)]
             scheduled += sender.schedule_messages(batch, due)
-        assert scheduled == list(range(1, count + 1))
+        # Where this takes longer than until then, active ones have numbers in between.
+        assert (scheduled, len(set(scheduled))) == (sorted(scheduled), count)
         with client.get_queue_receiver("schedule-many", prefetch_count=500) as receiver:
             bodies: list[int] = []
             deadline = time.monotonic() + 120
