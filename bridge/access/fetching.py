@@ -43,7 +43,7 @@ async def fetch_keys(issuer: Issuer) -> KeySet:
                 found = await _get(session, source.discovery)
                 address = _address(issuer, source.discovery, found)
             document = await _get(session, address)
-    except (OSError, aiohttp.ClientError) as error:
+    except (OSError, UnicodeError, aiohttp.ClientError) as error:  # a host that is no name
         raise FetchFailed(f"{source}: {error or type(error).__name__}") from error
     try:
         return await asyncio.to_thread(read_keys, document)

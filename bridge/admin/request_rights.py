@@ -33,13 +33,14 @@ _MISSING = {
 
 
 class RequestRights:
-    """The rights of one request; those to messages as the rules are at each question.
+    """The rights of one request, as the rules are at each question.
 
     Args:
         access: reckons rights.
         claims: what the request's token gives.
         targets: what the tokens for what is forwarded to give, or why they are refused, by header.
         host: the host in the request, for error texts.
+        generation: that of the rules when the first of the tokens was verified.
     """
 
     def __init__(
@@ -48,9 +49,10 @@ class RequestRights:
         claims: Claims,
         targets: Mapping[str, Claims | ServiceBusError],
         host: str,
+        generation: int,
     ) -> None:
         self._access = access
-        self._generation = access.generation
+        self._generation = generation
         self._claims = claims
         self._targets = targets
         self._host = host
@@ -65,6 +67,7 @@ class RequestRights:
             Unauthorized: the token gives none of them; the text is Azure's, for the operation or
                 the method.
         """
+        self._reckon()
         if any(self._claims.allows(right, path) for right in rights):
             return
         if operation:
@@ -76,6 +79,7 @@ class RequestRights:
 
     def covers(self, path: str) -> bool:
         """Return whether the token gives any right at the path."""
+        self._reckon()
         return self._claims.covers(path)
 
     def require(self, right: Right, path: EntityPath) -> None:
@@ -84,9 +88,7 @@ class RequestRights:
         Raises:
             Unauthorized: it does not.
         """
-        if self._generation != self._access.generation:
-            self._generation = self._access.generation
-            self._claims = self._access.reckoned(self._claims, ())
+        self._reckon()
         if not self._claims.allows(right, path):
             raise missing_right(right, f"sb://{self._host}/{path}")
 
@@ -100,6 +102,7 @@ class RequestRights:
         Raises:
             Unauthorized: neither the request's token nor the token for the target gives the right.
         """
+        self._reckon()
         if self._claims.allows(Right.SEND, path):
             return
         found = self._targets.get(_SUPPLEMENTARY[header_of])
@@ -107,6 +110,19 @@ class RequestRights:
             raise found
         if found is None or not found.allows(Right.SEND, path):
             raise missing_right(Right.SEND, f"sb://{self._host}/{path}")
+
+    def _reckon(self) -> None:
+        """Follow a change of the rules since the last question."""
+        if self._generation == self._access.generation:
+            return
+        self._generation = self._access.generation
+        self._claims = self._access.reckoned(self._claims, ())
+        self._targets = {
+            header: found
+            if isinstance(found, ServiceBusError)
+            else self._access.reckoned(found, ())
+            for header, found in self._targets.items()
+        }
 
 
 async def rights_of(
@@ -125,6 +141,7 @@ async def rights_of(
     Raises:
         Unauthorized, ServerBusy: the request has no token, or the token is refused.
     """
+    generation = access.generation  # the rules may change while a token waits for a key
     try:
         claims = await _verified(access, request, AUTHORIZATION, grace_s)
     except ServiceBusError as error:
@@ -141,7 +158,7 @@ async def rights_of(
                 targets[header] = await _verified(access, request, header, grace_s)
             except ServiceBusError as error:
                 targets[header] = error
-    return RequestRights(access, claims, targets, request.host)
+    return RequestRights(access, claims, targets, request.host, generation)
 
 
 async def _verified(access: Access, request: web.Request, header: str, grace_s: float) -> Claims:

@@ -71,6 +71,7 @@ class Service:
             body=await _body(request),
             etag=request.headers.get("If-Match", ""),
         )
+        self._operations.check(request.method, target, rights)  # the body may have come slowly
         return await self._operations.carry_out(request.method, asked)
 
 

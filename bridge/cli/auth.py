@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,7 +85,7 @@ def _grants_said(issuer: Issuer) -> Iterator[str]:
 async def _check(policy: Policy, text: str) -> int:
     """Print what a token is given; return 0 if it is given anything, else 1."""
     from bridge.access.access import Access
-    from bridge.model.claims import cause_of
+    from bridge.model.claims import cause_of, utc_text
     from bridge.model.errors import ServiceBusError
     from bridge.model.issuers.granting import lacks_groups
     from bridge.model.issuers.web_token import KeyAwaited, WebToken
@@ -109,7 +108,7 @@ async def _check(policy: Policy, text: str) -> int:
     except ServiceBusError as error:
         print(f"refused: {cause_of(error)}")
         return 1
-    ends = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(claims.expires_s))
+    ends = utc_text(claims.expires_s or 0.0)
     token = claims.proof
     if isinstance(token, WebToken):
         issuer = policy.by_name[token.issuer]

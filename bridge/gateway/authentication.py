@@ -52,13 +52,18 @@ class Authentication:
     def put_claims(self, audience: str, claims: Claims, turn: int) -> None:
         """Add the claims of a token, unless one that came later is there.
 
+        Links that stood on the token that it replaces, and have no right any more, end.
+
         Raises:
             Unauthorized: the connection holds too many tokens already.
         """
         if self._connection.is_lost:  # while the token waited for a key
             return
+        before = self.grants.held_for(audience)
         if not self.grants.put(audience, claims, turn):
             raise Unauthorized("The connection holds too many tokens.")
+        if not before <= self.grants.held_for(audience):
+            self._gateway.recheck(self._connection)
         self._endpoint.authenticated()
         self._visit.known()
         self._timers.cancel("authorization")

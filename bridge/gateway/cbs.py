@@ -16,7 +16,7 @@ from bridge.model.access_rules import path_segments
 from bridge.model.claims import Claims, RefusedBearer, audience_path, cause_of
 from bridge.model.errors import ArgumentError, NotImplementedHere, ServiceBusError, Unauthorized
 from bridge.model.issuers.web_token import KeyAwaited
-from bridge.model.name import parse_path, without_host
+from bridge.model.name import parse_path
 from bridge.wire.amqp10.types import Int, Symbol
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class _Put:
 
     def _take(self, claims: Claims) -> None:
         assert isinstance(self._audience, str)
-        path = without_host(self._audience)
+        path = audience_path(self._audience)
         if not self._connection.is_python_sdk and not _exists(self._link, path):
             name = self._connection.gateway.settings.namespace_name
             text = not_found(self._connection.resource_of(path))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bridge.access.access import Access
 from bridge.model.access_rules import path_segments
-from bridge.model.claims import Claims, Proof, missing_right
+from bridge.model.claims import Claims, Grant, Proof, missing_right
 from bridge.model.entity import Right
 from bridge.model.name import EntityPath
 
@@ -62,6 +62,11 @@ class Grants:
             self._claims[key] = claims
             self._turns[key] = turn
         return True
+
+    def held_for(self, audience: str) -> frozenset[Grant]:
+        """Return what the claims that were put for an audience grant."""
+        claims = self._claims.get(path_segments(audience))
+        return frozenset() if claims is None else frozenset(claims.grants)
 
     def drop_expired(self) -> None:
         """Forget the expired claims."""

@@ -103,9 +103,14 @@ class Gateway:
         self.admission.ended[reason] += 1
         connection.log.info("connection.ended", reason=reason.value)
 
-    def recheck(self) -> None:
-        """End the links that are not allowed any more, after a change of entities or of rules."""
-        self._unchecked |= dict.fromkeys(self.connections)
+    def recheck(self, connection: Connection | None = None) -> None:
+        """End the links that are not allowed any more, after a change of entities or of rules.
+
+        Args:
+            connection: the one whose tokens alone have changed.
+        """
+        checked = self.connections if connection is None else (connection,)
+        self._unchecked |= dict.fromkeys(checked)
         if self._checks is None:
             self._checks = self._recheck_each()
             self._recheck_some()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from bridge.model.access_rules import Segments, path_segments, reaches
 from bridge.model.entity import Right
 from bridge.model.errors import ServiceBusError, Unauthorized
-from bridge.model.name import EntityPath
+from bridge.model.name import EntityPath, without_host
 
 if TYPE_CHECKING:
     from bridge.model.access_policy import Policy
@@ -45,9 +45,8 @@ def uri_path(text: str) -> str | None:
 
 
 def audience_path(audience: str) -> str:
-    """Return the path of a put-token's audience, a URI or a path."""
-    path = uri_path(audience)
-    return audience if path is None else path
+    """Return the path of a put-token's audience, a URI with its scheme, or a path."""
+    return re.split("[?#]", without_host(audience.strip()), maxsplit=1)[0].strip("/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +148,12 @@ def wrong_audience() -> Unauthorized:
 def expired(expires_s: float) -> Unauthorized:
     """Return the error for a token that has expired."""
     return Unauthorized(
-        f"ExpiredToken: The token is expired. Expiration time: '{_utc_text(expires_s)}'"
+        f"ExpiredToken: The token is expired. Expiration time: '{utc_text(expires_s)}'"
     )
 
 
-def _utc_text(seconds: float) -> str:
+def utc_text(seconds: float) -> str:
+    """Return a time in seconds since 1970 UTC as text, whatever its size."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (OverflowError, ValueError, OSError):

@@ -21,7 +21,7 @@ from aiohttp import web
 
 from bridge.access.access import Access
 from bridge.admin.refusals import CONTENT_TYPE, refusal
-from bridge.admin.request_rights import rights_of
+from bridge.admin.request_rights import RequestRights, rights_of
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import Abandon, Complete, Namespace, Received, ReceiveMode
@@ -124,16 +124,16 @@ class Messages:
             return await self._receive(request, path, _MODES[target.verb], timeout_s, check)
         try:
             async with asyncio.timeout(timeout_s or TIMEOUT_S):
-                return await self._done(request, target, path)
+                return await self._done(request, target, path, rights)
         except TimeoutError:
             late = "it did not end within the time of the request"
             raise OperationTimeout(texts.unknown(late)) from None
 
     async def _done(
-        self, request: web.Request, target: Target, path: EntityPath
+        self, request: web.Request, target: Target, path: EntityPath, rights: RequestRights
     ) -> web.StreamResponse:
         if target.verb is Verb.SEND:
-            return await self._send(request, path)
+            return await self._send(request, path, rights)
         token = target.lock_token
         self._namespace.receive_entity(path)
         match target.verb:
@@ -159,7 +159,9 @@ class Messages:
 
     # -- sending
 
-    async def _send(self, request: web.Request, path: EntityPath) -> web.StreamResponse:
+    async def _send(
+        self, request: web.Request, path: EntityPath, rights: RequestRights
+    ) -> web.StreamResponse:
         entity = self._namespace.send_entity(path)
         content_type = request.headers.get("Content-Type", "")
         is_batch = content_type.partition(";")[0].strip().lower() == inward.BATCH_TYPE
@@ -175,6 +177,7 @@ class Messages:
                     batch = [outgoing(self._single(request, content, content_type))]
             except MappingError as error:
                 raise ArgumentError(f"The message cannot be stored: {error}.") from error
+            rights.require(Right.SEND, path)  # the body may have come slowly
             await self._namespace.send(path, batch)
         headers = {"Content-Type": content_type or CONTENT_TYPE_DEFAULT}
         return web.Response(status=201, headers=headers)

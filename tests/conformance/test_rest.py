@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -14,6 +15,7 @@ from aiohttp import web
 from bridge.access.access import Access
 from bridge.gateway.http import HttpConnection
 from bridge.gateway.server import Gateway
+from bridge.model.access_policy import Policy
 from bridge.model.access_rules import RuleSet
 from bridge.model.entity import AuthorizationRule, Queue, Right
 from bridge.rest import bodies, messages
@@ -224,3 +226,27 @@ async def test_batches_hold_up_nobody() -> None:
             assert await asyncio.gather(*sending) == [201] * 5
 
     check(probe.longest_s, TURN_S_MAX)
+
+
+async def test_a_right_is_gone_that_is_taken_away_while_the_body_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is stored for a client that may no longer send."""
+    is_read = asyncio.Event()
+    read = bodies.Body.read
+
+    async def noted(body: bodies.Body, *given: Any) -> bytes:
+        is_read.set()
+        return await read(body, *given)
+
+    monkeypatch.setattr(bodies.Body, "read", noted)
+    async with served() as (running, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head("POST", "/q/messages", "Content-Length: 2") + b"a")
+        async with asyncio.timeout(120):
+            await is_read.wait()
+            running.access.replace(Policy())
+            writer.write(b"b")
+            line = await reader.readline()
+        writer.close()
+        assert int(line.split()[1]) == 401

@@ -70,7 +70,7 @@ async def guarded(
     """Run a gateway that takes tokens of the issuer; yields its access object and port."""
     rules = RuleSet(namespace=(ROOT_RULE,))
     access = Access(policy(*grants, rules=rules, keys={"file": str(keys)}), now_s=now_s)
-    space = MemoryNamespace(Queue(name="q"), Queue(name="other"))
+    space = MemoryNamespace(Queue(name="q"), Queue(name="other"), Queue(name="a.b"))
     async with gateway(namespace=space, access=access, **options) as (_, port):
         supervisor = Supervisor()
         access.start(supervisor)
@@ -158,6 +158,38 @@ async def test_a_later_token_for_the_name_replaces_the_one_before(keys: Path) ->
         assert await put(peer, ONE.token()) == 202
         refused = await attached(peer, 11, "q", role=True)
         assert "'Listen' claim(s) are required" in refused.description
+
+
+async def test_a_token_with_fewer_rights_ends_the_links_that_stood_on_the_one_before(
+    keys: Path,
+) -> None:
+    """At once: nothing would end them when the replaced token expires. Others stay."""
+    more = {"claim": "roles", "value": "reader", "rights": ["Listen"], "scope": "q"}
+    async with guarded(keys, SENDER, more) as (_, port), stranger(port) as peer:
+        assert await put(peer, ONE.token(roles=["reader"])) == 202
+        assert await attached(peer, 10, "q", role=False) is None
+        assert await attached(peer, 11, "q", role=True) is None
+        assert await put(peer, ONE.token()) == 202
+        detach = await peer.next(Detach)
+        assert detach.handle == 11
+        assert "'Listen' claim(s) are required" in detach.error.description
+        assert await attached(peer, 12, "q", role=False) is None
+        assert not any(isinstance(each, Detach) for each, _ in peer.frames)
+
+
+@pytest.mark.parametrize(
+    ("name", "entity"), [("a.b", "a.b"), ("sb://localhost/q?x=1", "q"), ("sb:///q/", "q")]
+)
+async def test_rights_are_of_the_name_that_a_token_is_put_for_before_and_after_a_change(
+    keys: Path, name: str, entity: str
+) -> None:
+    """A name with a dot is no host, and what stands behind `?` is no part of a name."""
+    async with guarded(keys) as (access, port), stranger(port) as peer:
+        assert await peer.put_token(ONE.token(), name) == 202
+        for handle in (10, 20):
+            assert await attached(peer, handle, entity, role=False) is None
+            assert (await attached(peer, handle + 1, "other", role=False)).condition
+            access.replace(policy(keys={"file": str(keys)}))
 
 
 async def test_links_end_with_the_token_and_its_leeway(keys: Path) -> None:
@@ -342,6 +374,9 @@ async def test_auth_check_fetches_the_keys(
         arguments = ["auth", "check", str(rules), "--token-file", str(token)]
         assert await asyncio.to_thread(main, arguments) == 0
         assert "q: Send\n" in capsys.readouterr().out
+        rewrite(token, ONE.token(exp=1e308).encode())
+        assert await asyncio.to_thread(main, arguments) == 0
+        assert "taken until 1e+308 s" in capsys.readouterr().out
         found.status = 500
         assert await asyncio.to_thread(main, arguments) == 1
         assert "/discovery answers with 500): there are none." in capsys.readouterr().out
@@ -351,6 +386,15 @@ async def test_auth_check_fetches_the_keys(
     ("fault", "why"),
     [
         ({"status": 302}, "answers with 302"),
+        (
+            {
+                "discovery": {
+                    "issuer": "https://login.example.com/",
+                    "jwks_uri": f"https://{'a' * 64}.example.com/keys",
+                }
+            },
+            "label empty or too long",
+        ),
         ({"status": 500}, "answers with 500"),
         ({"keys": b"{}"}, "no list 'keys'"),
         ({"keys": b" " * 1_048_577}, "/keys has more than 1048576 bytes"),
