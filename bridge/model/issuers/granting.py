@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.model.access_rules import Segments
 from bridge.model.claims import Grant
-from bridge.model.issuers.issuer import Issuer
+from bridge.model.issuers.issuer import Issuer, TokenGrant
 
 _SPLIT = frozenset((("scp",), ("scope",)))
 """Claims whose text is a list with spaces between (RFC 8693, section 4.2; `scp` is Entra's)."""
@@ -37,13 +37,23 @@ def grants_of(issuer: Issuer, claims: Mapping[str, Any], scope: Segments = ()) -
         issuer: the issuer that has signed the claims.
         scope: the path that the token is put for.
     """
+    return scoped(matching(issuer, claims), scope)
+
+
+def scoped(grants: tuple[TokenGrant, ...], scope: Segments) -> tuple[Grant, ...]:
+    """Return what grants give at a path and below it."""
+    return tuple(Grant(grant.scope, scope, grant.rights) for grant in grants)
+
+
+def matching(issuer: Issuer, claims: Mapping[str, Any]) -> tuple[TokenGrant, ...]:
+    """Return the issuer's grants of which the claims have a value."""
     found = []
     values: dict[tuple[str, ...], frozenset[str]] = {}
     for grant in issuer.grants:
         if grant.claim not in values:
             values[grant.claim] = values_at(claims, grant.claim)
         if not grant.values.isdisjoint(values[grant.claim]):
-            found.append(Grant(grant.scope, scope, grant.rights))
+            found.append(grant)
     return tuple(found)
 
 

@@ -30,8 +30,8 @@ from bridge.model.claims import (
 )
 from bridge.model.entity import Right
 from bridge.model.errors import ServerBusy, Unauthorized
-from bridge.model.issuers.granting import grants_of
-from bridge.model.issuers.issuer import Issuer
+from bridge.model.issuers.granting import matching, scoped
+from bridge.model.issuers.issuer import Issuer, TokenGrant
 from bridge.model.issuers.web_keys import KeySet, WebKey
 
 LENGTH_MAX = 32_768
@@ -79,6 +79,11 @@ class WebToken:
     issuer: str
     claims: Mapping[str, Any] = field(repr=False)
     expires_s: float
+    _matched: dict[tuple[TokenGrant, ...], tuple[TokenGrant, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """The present grants of its issuer, and those of them that it matches: a token of thousands of
+    groups may be put for a thousand names, and is read once after a change of the rules."""
 
     @property
     def subject(self) -> str:
@@ -92,7 +97,12 @@ class WebToken:
     def grants(self, policy: Policy, scope: Segments) -> tuple[Grant, ...]:
         """Return what its issuer's grants give; nothing if the policy has not this issuer."""
         issuer = policy.by_name.get(self.issuer)
-        return () if issuer is None else grants_of(issuer, self.claims, scope)
+        if issuer is None:
+            return ()
+        if issuer.grants not in self._matched:
+            self._matched.clear()
+            self._matched[issuer.grants] = matching(issuer, self.claims)
+        return scoped(self._matched[issuer.grants], scope)
 
     def check(self, claims: Claims, audience: str) -> None:
         """Refuse the token where it gives no right, neither there nor below."""
