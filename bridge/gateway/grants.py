@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 
 from bridge.access.access import Access
 from bridge.model.access_rules import path_segments
@@ -75,27 +76,39 @@ class Grants:
             if claims.expires_s is not None and claims.expires_s <= now_s:
                 del self._claims[audience], self._turns[audience]
 
-    def _valid(self) -> list[Claims]:
+    def _is_given(self, path: EntityPath, gives: Callable[[Claims], bool]) -> bool:
+        """Whether any valid claims give what is asked for at a path.
+
+        Those that were put for the path or above it are asked first: each of 1,000 links has one of
+        1,000 tokens.
+        """
+        self._reckon()
+        now_s = self._access.now_s()
+        segments = path_segments(path)
+        above = (self._claims.get(segments[:length]) for length in range(len(segments), -1, -1))
+        return any(
+            claims is not None
+            and (claims.expires_s is None or claims.expires_s > now_s)
+            and gives(claims)
+            for claims in chain(above, self._claims.values())
+        )
+
+    def _reckon(self) -> None:
+        """Follow a change of the rules."""
         if self._generation != self._access.generation:
             self._generation = self._access.generation
             self._claims = {
                 audience: self._access.reckoned(claims, audience)
                 for audience, claims in self._claims.items()
             }
-        now_s = self._access.now_s()
-        return [
-            claims
-            for claims in self._claims.values()
-            if claims.expires_s is None or claims.expires_s > now_s
-        ]
 
     def allows(self, right: Right, path: EntityPath) -> bool:
         """Whether any valid claim gives the right."""
-        return any(claims.allows(right, path) for claims in self._valid())
+        return self._is_given(path, lambda claims: claims.allows(right, path))
 
     def covers(self, path: EntityPath) -> bool:
         """Whether any valid claim gives any right."""
-        return any(claims.covers(path) for claims in self._valid())
+        return self._is_given(path, lambda claims: claims.covers(path))
 
     def require(self, right: Right, path: EntityPath) -> None:
         """Check that a claim allows a right.
