@@ -45,6 +45,16 @@ class Policy:
         return replace(self, rules=self.rules.merged(more))
 
 
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON of which no field is there twice."""
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ArgumentError(f"The rules file: the field {name!r} is there twice in one object.")
+        found[name] = value
+    return found
+
+
 def read_policy(text: str) -> Policy:
     """Return the policy in the text of a rules file.
 
@@ -52,7 +62,7 @@ def read_policy(text: str) -> Policy:
         ArgumentError: the text is no rules file; names the entry and the field, never a key.
     """
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"The rules file is not JSON: {error}.") from None
     if (

@@ -141,3 +141,17 @@ def test_other_documents(parts: Any) -> None:
     """Both parts are lists, and there is no third."""
     with pytest.raises(ArgumentError, match=r'must be \{"rules"'):
         read(**parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('{"issuers": [], "rules": [], "rules": []}', "rules"),
+        ('{"rules": [{"name": "a", "rights": ["Send"], "rights": ["Listen"]}]}', "rights"),
+        ('{"issuers": [{"keys": {"ca": "a", "ca": "b"}}]}', "ca"),
+    ],
+)
+def test_a_field_that_is_there_twice_is_refused_by_name(text: str, name: str) -> None:
+    """Of two lists of rules the first would be gone without a word."""
+    with pytest.raises(ArgumentError, match=f"the field '{name}' is there twice"):
+        read_policy(text)
