@@ -41,8 +41,8 @@ CONNECTIONS_MAX = 100
 """A probe and a scraper need one each. When there are more, the one that has been open for longest
 without a whole request is ended: a probe is answered while others hang."""
 
-FIELD_BYTES_MAX = 65_536
-"""Bytes of one header: a token has up to 32 KB."""
+FIELD_BYTES_MAX = 131_072
+"""Bytes of one header: a token has up to 32 KB, and a longer one is refused in Azure's words."""
 
 REQUEST_S = 15.0
 """A connection has one request. What has not been asked, answered and read in so much time is

@@ -310,6 +310,15 @@ def test_malformed_broker_properties_are_refused(rest: Rest, properties: str) ->
     assert rest.take("forms", 0).status == 204
 
 
+def test_properties_beyond_a_message_s_limit_are_refused(rest: Rest) -> None:
+    """By the rule of messages that come over AMQP, and in words of ours; nothing is stored."""
+    refused = rest.send("forms", "x", Notes="x" * 125_000)
+
+    assert refused.status == 400
+    assert b"properties" in refused.body
+    assert rest.take("forms", 0).status == 204
+
+
 def test_a_scheduled_message_comes_at_its_time(rest: Rest) -> None:
     """ScheduledEnqueueTimeUtc in HTTP's form, and in ISO 8601."""
     at = now().replace(microsecond=0) + seconds(6)

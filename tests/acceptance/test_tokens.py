@@ -222,6 +222,7 @@ def test_messages_over_http_by_token(guarded: Any) -> None:
     assert asked(guarded, token) == 201
     assert asked(guarded, f"bearer {ONE.token(sub='owner', x='x' * 23_000)}") == 201
     assert asked(guarded, f"Bearer {ONE.token(sub='owner', x='x' * 30_000)}") == 401
+    assert asked(guarded, f"Bearer {ONE.token(sub='owner', x='x' * 80_000)}") == 401
     assert asked(guarded, f"Bearer {ONE.token(sub='nobody')}") == 401
     assert asked(guarded, "Bearer x") == 401
     large = ONE.token(sub="owner", x="x" * 23_000)
@@ -231,6 +232,11 @@ def test_messages_over_http_by_token(guarded: Any) -> None:
         )
         with urllib.request.urlopen(request) as response:
             assert b"orders" in response.read()
+        request.add_header("Authorization", f"Bearer {ONE.token(sub='owner', x='x' * 80_000)}")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request)
+        assert refused.value.code == 401
+        assert b"MalformedToken" in refused.value.read()
 
 
 def test_a_right_that_is_taken_away_in_the_file_ends_open_links(guarded: Any, files: Files) -> None:
