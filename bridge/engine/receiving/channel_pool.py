@@ -21,6 +21,7 @@ time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ class ChannelPool:
         self._supervisor = supervisor
         self._on_lost = on_lost
         self._on_ready = on_ready
-        self._own: set[Channel] = set()
+        self._own: dict[Channel, None] = {}
         self._idle: list[Channel] = []
         self._returning = 0
         self._opening: asyncio.Task[None] | None = None
@@ -131,7 +132,10 @@ class ChannelPool:
         """Return the channel of the next consumer."""
         assert self.main is not None
         if self._idle:
-            return self._idle.pop()
+            channel = self._idle.pop()
+            del self._own[channel]
+            self._own[channel] = None
+            return channel
         if len(self._own) >= self._limits.own_max:
             return self.main
         try:
@@ -139,7 +143,7 @@ class ChannelPool:
         except BrokerError:
             return self.main
         channel.on_closed = self._on_closed
-        self._own.add(channel)
+        self._own[channel] = None
         return channel
 
     def retire(self, channel: Channel) -> None:
@@ -167,14 +171,23 @@ class ChannelPool:
             self._on_closed(NotFound(text="the queue was made anew"))
 
     async def close(self) -> None:
-        """Close all channels: RabbitMQ takes back their unacked messages."""
+        """Close all channels: RabbitMQ takes back their unacked messages.
+
+        Channels of one consumer end one after another, as they were taken: RabbitMQ gives messages
+        out again in the order in which it took them back, whatever their place was before.
+        """
         self._is_closing = True
         if self._opening is not None:
             self._opening.cancel()
-        for channel in self._own:
+        own = list(self._own)
+        for channel in own:
             channel.on_closed = channel.consumers.on_settled = None
-        closing = [channel.close() for channel in self._own]
-        await asyncio.gather(*closing, return_exceptions=True)
+        empty = [each.close() for each in own if not each.consumers.outstanding]
+        await asyncio.gather(*empty, return_exceptions=True)
+        for channel in own:
+            if channel.close_reason is None:
+                with contextlib.suppress(BrokerError):
+                    await channel.close()
         if self.main is not None:
             await self.main.close()
 
@@ -218,5 +231,5 @@ class ChannelPool:
             self._idle.append(channel)
             return
         channel.on_closed = None
-        self._own.discard(channel)
+        self._own.pop(channel, None)
         asyncio.get_running_loop().call_later(RETIRE_S, channel.abandon)
