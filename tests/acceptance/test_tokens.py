@@ -181,7 +181,8 @@ def made(bridge: Any, **headers: str) -> int:
         with urllib.request.urlopen(request) as response:
             return int(response.status)
     except urllib.error.HTTPError as error:
-        return error.code
+        with error:
+            return error.code
 
 
 def test_forwarding_needs_a_right_at_each_target(guarded: Any, files: Files) -> None:
@@ -212,7 +213,8 @@ def asked(
         with urllib.request.urlopen(request) as response:
             return int(response.status)
     except urllib.error.HTTPError as error:
-        return error.code
+        with error:
+            return error.code
 
 
 def test_messages_over_http_by_token(guarded: Any) -> None:
@@ -235,8 +237,9 @@ def test_messages_over_http_by_token(guarded: Any) -> None:
         request.add_header("Authorization", f"Bearer {ONE.token(sub='owner', x='x' * 80_000)}")
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(request)
-        assert refused.value.code == 401
-        assert b"MalformedToken" in refused.value.read()
+        with refused.value as answer:
+            assert answer.code == 401
+            assert b"MalformedToken" in answer.read()
 
 
 def test_a_right_that_is_taken_away_in_the_file_ends_open_links(guarded: Any, files: Files) -> None:
@@ -272,7 +275,8 @@ def health(bridge: Any) -> str:
     try:
         return str(bridge.get("/health/ready"))
     except urllib.error.HTTPError as error:
-        return error.read().decode()
+        with error:
+            return error.read().decode()
 
 
 def test_a_token_is_renewed_while_the_client_works(guarded: Any) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import json
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -17,14 +20,18 @@ from bridge.admin.server import AdminServer
 from bridge.background.supervisor import Standing, Supervisor
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
+from bridge.cli.access_file import AccessFile, read_file
+from bridge.cli.settings import read_settings
 from bridge.engine.api import Defer, ReceiveMode
 from bridge.gateway.server import Gateway
 from bridge.model import entity as model
+from bridge.model.entity import Right
 from bridge.model.name import EntityPath
 from bridge.sidecar.idle_watch import IdleWatch
 from bridge.sidecar.journal_watch import JournalWatch
 from bridge.topology.entity_table import Changes
 from tests.fixtures.broker import Broker
+from tests.fixtures.issuing import entry, jwks, signer
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
 from tests.integration.session_door import SessionClient, of_session
@@ -57,6 +64,9 @@ KEPT = frozenset(
 
 REPEATED = frozenset({"deferred messages", "receiving channel"})
 """Work that runs until it has succeeded once."""
+
+ACCESS = frozenset({"issuer keys", "rules file"})
+"""Work of a bridge that has a rules file."""
 
 ELSEWHERE = {
     "clients of sessions": "as `REPEATED`; runs while a client of the library has a session",
@@ -272,3 +282,43 @@ async def test_whatever_ends_comes_back(endpoint: Endpoint, broker: Broker) -> N
             await use(door, port, admin_port)
         assert not supervisor.to_fail, "these have not begun"
         assert {kind for kind, _ in supervisor.runs} >= KEPT | REPEATED
+
+
+async def test_rules_and_keys_are_followed_after_their_work_has_ended(tmp_path: Path) -> None:
+    """A changed rules file and a changed file of keys are taken over all the same."""
+    one, two = signer("one"), signer("two")
+    keys, rules = tmp_path / "keys.json", tmp_path / "rules.json"
+    keys.write_bytes(jwks(one.jwk()))
+
+    def write(role: str) -> None:
+        grant = {
+            "claim": "sub",
+            "value": "an-application",
+            "role": f"Azure Service Bus Data {role}",
+        }
+        rules.write_text(json.dumps({"issuers": [entry(grant, keys={"file": str(keys)})]}))
+
+    write("Sender")
+    access = Access(read_file(rules))
+    supervisor = EndingSupervisor()
+    access.start(supervisor)
+    following = AccessFile(read_settings(argparse.Namespace(auth=str(rules)), {}), access)
+    standing = supervisor.keep("rules file", following.run)
+
+    def running() -> bool:
+        return {one[0] for one in supervisor.runs if supervisor.is_running(one)} == ACCESS
+
+    try:
+        await until(running, within_s=WITHIN_S)
+        for kind in sorted(ACCESS):
+            for error in (Ended(text="by the test"), None):
+                await end_all(supervisor, kind, error)
+        assert {kind for kind, _ in supervisor.runs} == ACCESS
+        assert not (await access.verified(one.token())).allows(Right.LISTEN, EntityPath("q"))
+        write("Receiver")
+        keys.write_bytes(jwks(two.jwk()))
+        await until(lambda: access.generation > 0, within_s=WITHIN_S)
+        assert (await access.verified(two.token())).allows(Right.LISTEN, EntityPath("q"))
+    finally:
+        standing.task.cancel()
+        await access.stop()

@@ -22,7 +22,7 @@ ELSEWHERE = {
     ("sender.py", "ask"): "publishes by `publish`, which has its points",
     ("ownership.py", "_put_token"): "likewise",
     ("stored_states.py", "_set"): "likewise",
-    ("settlements.py", "_write"): "likewise; what is not told is found by RabbitMQ's count",
+    ("settlements.py", "_flush"): "likewise; what is not told is found by RabbitMQ's count",
     ("departure.py", "attempt"): "likewise; repeated until it is told, or the lock ends",
     ("view.py", "_write_again"): "likewise; it is true for ever, and may stand there twice",
     ("stream_tail.py", "catch_up"): "likewise; a mark, which nobody else reads",

@@ -35,7 +35,6 @@ from bridge.topology.definitions import bare, entities, with_incarnations
 from bridge.topology.lacking import SHARED
 from bridge.topology.names import front_path
 from bridge.topology.resources import Finding
-from bridge.topology.shards import spells_sessions
 from bridge.topology.sharing import others
 
 log = logging.getLogger(__name__)
@@ -192,8 +191,6 @@ class Reconciler:
             self._directory.take()
             await self._policies.put(others=self.upkeep.others, is_look=True)
             namespace = self._directory.namespace
-            receivable = model.receive_entities(namespace)
-            self._state.spelt = [each.path for each in receivable if spells_sessions(each)]
             for entity in await full_entities(namespace, self._management):
                 self._sending.note_full(entity.path, POLL_S + FULL_S)
             self._state.note_alarms(await self._management.alarms())

@@ -9,11 +9,12 @@ from typing import Any, cast
 
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import LockTable
+from bridge.message.held import Held
 from tests.fixtures.waiting import until
 
 
 def _held(number: int) -> HeldMessage:
-    holding = HeldMessage.__new__(HeldMessage)
+    holding = HeldMessage.__new__(Held)
     holding.number = number
     return holding
 
