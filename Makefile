@@ -58,7 +58,7 @@ format: ## Put the code into the project's format
 bench: setup compiled ## Every figure beside its peer; fails below a floor (about 4 cores to itself)
 	@$(COMPILED) $(BIN)/python -m tests.bench $(ARGS)
 
-test-long: setup compiled ## What takes whole nodes of RabbitMQ, its alarms, restarts, and its own command
+test-long: setup compiled ## What takes whole nodes of RabbitMQ, their alarms, restarts and times, logins that end, and RabbitMQ's own command
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'long and not (kills or soak or sdks)' --durations 10 $(ARGS)
 
 test-kills: setup compiled ## Bridges, sidecars and RabbitMQs that are killed under load; nothing is lost

@@ -279,6 +279,7 @@ def health(bridge: Any) -> str:
             return error.read().decode()
 
 
+@pytest.mark.long
 def test_a_token_is_renewed_while_the_client_works(guarded: Any) -> None:
     """Each token has 40 s with its leeway: the SDK puts new ones, and no send fails."""
     credential = Credential(for_s=20, early_s=280)
