@@ -142,13 +142,12 @@ async def test_a_request_that_does_not_end(
     "said",
     [
         b"GET /" + b"x" * 20_000,
-        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: " + b"x" * 70_000,
         b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1_000,
         b"PROXY TCP4 1.1.1.1 2.2.2.2 1 2\r\n",
         b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
         PUT + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
     ],
-    ids=["a long path", "a long field", "many fields", "no method", "a bad field", "lengths"],
+    ids=["a long path", "many fields", "no method", "a bad field", "lengths"],
 )
 async def test_a_head_that_is_no_head(said: bytes) -> None:
     """It is answered with 400, and its connection ends."""
