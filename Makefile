@@ -80,7 +80,7 @@ test-matrix: setup compiled ## The tests that need a RabbitMQ, against 4.0 and 4
 
 test-sdks: setup compiled ## The Java, Go and .NET SDKs (needs JDK 17, Maven, Go 1.23, .NET 10), an older Python client, previews of Python and JavaScript
 	@docker/setup/sdks
-	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m sdks --numprocesses 3 --dist loadscope --durations 15 $(ARGS)
+	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m sdks --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations 15 $(ARGS)
 
 clean: ## Remove what was set up and built (never --data-dir)
 	rm -rf .venv .venv-* node_modules tests/acceptance/*/node_modules tests/acceptance/*/target
