@@ -73,7 +73,7 @@ explore: setup compiled ## The property tests with examples that nobody has trie
 
 parity: setup compiled ## Azure's own tests of its Python and Go SDKs, scored in docs/parity.md (needs Go 1.23 or newer, PyPI and a Go proxy)
 	@docker/setup/go
-	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(COMPILED) $(BIN)/python -m tests.parity --workers $(WORKERS) $(ARGS)
+	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(COMPILED) $(BIN)/python -m tests.parity --workers 14 $(ARGS)
 
 test-matrix: setup compiled ## The tests that need a RabbitMQ, against 4.0 and 4.3; the library on Python 3.13 and 3.14, the unit tests on 3.13 (no root, no Docker)
 	@$(COMPILED) WORKERS=$(WORKERS) tests/brokers/matrix $(ARGS)
