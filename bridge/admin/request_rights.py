@@ -9,7 +9,7 @@ from aiohttp import web
 
 from bridge.access.access import Access
 from bridge.model.access import HTTP_GRACE_S
-from bridge.model.claims import Claims, cause_of, missing_right
+from bridge.model.claims import Claims, cause_of, missing_right, token_in
 from bridge.model.entity import Right
 from bridge.model.errors import ServiceBusError, Unauthorized
 from bridge.model.name import EntityPath
@@ -163,10 +163,7 @@ async def rights_of(
 
 async def _verified(access: Access, request: web.Request, header: str, grace_s: float) -> Claims:
     """Return the claims of the token in a header, with the word `Bearer` or without it."""
-    token = request.headers.get(header, "").strip()
-    scheme, _, rest = token.partition(" ")
-    if scheme.lower() == "bearer":
-        token = rest.strip()
+    token = token_in(request.headers.get(header, ""))
     if not token:
         raise Unauthorized(f"MalformedToken: The header {header} is missing.")
     return await access.verified(token, grace_s=grace_s)

@@ -51,12 +51,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _token(name: str) -> str:
+    from bridge.model.claims import token_in
+
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text()
+        return token_in(sys.stdin.read() if name == "-" else Path(name).read_text())
     except (OSError, UnicodeError) as error:
         raise SettingsError(f"--token-file: {name!r} cannot be read: {error}.") from error
-    scheme, _, rest = text.strip().partition(" ")
-    return rest.strip() if scheme.lower() == "bearer" else text.strip()
 
 
 def _said(policy: Policy) -> Iterator[str]:

@@ -330,7 +330,6 @@ class RabbitNamespace:
         for on_change in (
             take_tier,
             self._unmet.follow,
-            self.state.follow,
             self._deferral.follow,
             self._sessions.follow,
             self._receiving.follow,

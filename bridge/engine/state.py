@@ -9,19 +9,15 @@ from datetime import UTC, datetime
 
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
-from bridge.engine import texts
 from bridge.engine.administration.unmet_settings import UnmetSettings
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sessions.accepting import Accepting
 from bridge.machine.suspects import Suspect
-from bridge.model import entity as model
-from bridge.topology.entity_table import Changes
 from bridge.topology.lacking import Lack
 from bridge.topology.policy import PREFIX, winners
 from bridge.topology.resources import Policy, Queue
-from bridge.topology.shards import spells_sessions
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +53,6 @@ class State:
         self._alarm = ""
         services.sender.on_blocked = self._note_alarm
         self.conflicts: Sequence[str] = ()
-        self._spelt: dict[str, list[str]] = {}
         self._made_again: dict[str, int] = {}
         self._refused: dict[str, str] = {}
 
@@ -79,22 +74,11 @@ class State:
         """The count of messages that wait in this process for the next receiver."""
         return self._receiving.buffered
 
-    def follow(self, changes: Changes) -> None:
-        """Note in which changed entities two spellings of one session id may be two sessions."""
-        for path in changes.before:
-            self._spelt.pop(path, None)
-        for path, entity in changes.after.items():
-            receivable = entity.subscriptions if isinstance(entity, model.Topic) else (entity,)
-            if found := [each.path for each in receivable if spells_sessions(each)]:
-                self._spelt[path] = found
-
     @property
     def warnings(self) -> list[str]:
         """A sentence for each fault of a single entity."""
         silent = [each.sentence for each in self.silent]
         there = [*self.conflicts, *self._refused.values(), *self._unmet.sentences]
-        if self._spelt:
-            there.append(texts.spelt_sessions([each for of in self._spelt.values() for each in of]))
         return [*silent, *self._sessions.natives, *there, *self._made_again_sentences()]
 
     @property

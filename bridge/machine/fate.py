@@ -7,6 +7,7 @@ RabbitMQ counts, too, what it takes back: its policy names the delivery limit an
 from __future__ import annotations
 
 from enum import Enum
+from typing import Protocol
 
 UNLIMITED = 1 << 31
 """More failed deliveries than any message has."""
@@ -21,6 +22,14 @@ class Fate(Enum):
     """The message has expired."""
     DELIVERY_COUNT_EXCEEDED = "delivery count exceeded"
     """The message has failed too many deliveries."""
+
+
+class Ending(Protocol):
+    """A message by what may end it; see `message.message.Message`."""
+
+    expires_ms: int | None
+    time_to_live_ms: int | None
+    failures: int
 
 
 class Rules:
@@ -41,6 +50,14 @@ class Rules:
 
     def __repr__(self) -> str:
         return f"Rules({self.failures_max}, {self.waiting_max})"
+
+    def of_message(self, message: Ending, now_ms: int) -> Fate:
+        """Return the fate of a numbered message that waits for a receiver.
+
+        A message of TTL 0 is available, when RabbitMQ has found a waiting consumer for it.
+        """
+        expires_ms = message.expires_ms if message.time_to_live_ms else None
+        return self.of_waiting(expires_ms, message.failures, now_ms)
 
     def of_waiting(self, expires_ms: int | None, failures: int, now_ms: int) -> Fate:
         """Return the fate of a message that waits for a receiver.

@@ -33,15 +33,6 @@ def rules_of(queue: model.ReceiveEntity, *, is_dead_letter: bool = False) -> Rul
     return Rules(queue.max_delivery_count, is_forwarded=bool(target_of(queue)))
 
 
-def fate_of(message: Message, rules: Rules, now_ms: int) -> Fate:
-    """Return the fate of a numbered message that waits for a receiver.
-
-    A message of TTL 0 is available, when RabbitMQ has found a waiting consumer for it.
-    """
-    expires_ms = message.expires_ms if message.time_to_live_ms else None
-    return rules.of_waiting(expires_ms, message.failures, now_ms)
-
-
 def fate_of_failed(message: Message, place: Place, now_ms: int) -> Fate:
     """Return the fate of a message whose delivery has failed just now."""
     rules = rules_of(place.queue, is_dead_letter=place.is_dead_letter)

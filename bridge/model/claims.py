@@ -38,6 +38,12 @@ class RefusedBearer(Unauthorized):
         self.cause = cause
 
 
+def token_in(text: str) -> str:
+    """Return a token that may stand behind the word `Bearer`."""
+    scheme, _, rest = text.strip().partition(" ")
+    return rest.strip() if scheme.lower() == "bearer" else text.strip()
+
+
 def uri_path(text: str) -> str | None:
     """Return the path of a URI with a host; `None` if the text is none."""
     uri = _URI.fullmatch(text.strip())

@@ -15,10 +15,13 @@ class Balancer:
 
     Attributes:
         port: where it listens.
+        ports: where the bridges do; who comes while there is none is hung up on.
+        visits: connections that have come in so far.
     """
 
     def __init__(self, *ports: int) -> None:
-        self._ports = ports
+        self.ports = ports
+        self.visits = 0
         self._turns = itertools.count()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -49,18 +52,21 @@ class Balancer:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                self.visits += 1
                 bridge = self._connect()
                 if bridge is None:
                     client.close()
                     continue
                 self._sockets += [client, bridge]
+                for each in (client, bridge):
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 for source, target in ((client, bridge), (bridge, client)):
                     threading.Thread(target=_pass, args=(source, target), daemon=True).start()
 
     def _connect(self) -> socket.socket | None:
         first = next(self._turns)
-        for turn in range(len(self._ports)):
-            address = "127.0.0.1", self._ports[(first + turn) % len(self._ports)]
+        for turn in range(len(self.ports)):
+            address = "127.0.0.1", self.ports[(first + turn) % len(self.ports)]
             with contextlib.suppress(OSError):
                 return socket.create_connection(address)
         return None

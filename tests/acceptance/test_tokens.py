@@ -169,6 +169,16 @@ DESCRIPTION = (
 )
 
 
+def status_of(request: urllib.request.Request) -> int:
+    """Return the status of an answer."""
+    try:
+        with urllib.request.urlopen(request) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
 def made(bridge: Any, **headers: str) -> int:
     """Make a queue that forwards to two others; return the status."""
     request = urllib.request.Request(
@@ -177,12 +187,7 @@ def made(bridge: Any, **headers: str) -> int:
         headers=headers,
         method="PUT",
     )
-    try:
-        with urllib.request.urlopen(request) as response:
-            return int(response.status)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
+    return status_of(request)
 
 
 def test_forwarding_needs_a_right_at_each_target(guarded: Any, files: Files) -> None:
@@ -209,12 +214,7 @@ def asked(
     request = urllib.request.Request(
         f"http://localhost:{bridge.port}/{path}", data=b"x", headers={header: token}, method="POST"
     )
-    try:
-        with urllib.request.urlopen(request) as response:
-            return int(response.status)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
+    return status_of(request)
 
 
 def test_messages_over_http_by_token(guarded: Any) -> None:

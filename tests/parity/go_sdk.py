@@ -24,11 +24,11 @@ from queue import SimpleQueue
 from azure.core.exceptions import HttpResponseError
 from azure.servicebus.management import ServiceBusAdministrationClient
 
+from tests.acceptance.balancer import Balancer
 from tests.acceptance.issuer import TENANT, Issuer
 from tests.fixtures.bridge import Bridge
 from tests.fixtures.broker import Broker
 from tests.parity import addresses
-from tests.parity.door import Door
 from tests.parity.score import Case
 from tests.parity.serving import APPLICATION, issuing, serving, trusted
 
@@ -68,10 +68,10 @@ class _Test:
 
 @dataclass(frozen=True)
 class _Served:
-    """A bridge, found through a door that counts who comes in."""
+    """A bridge, behind a balancer that counts who comes in."""
 
     bridge: Bridge
-    door: Door
+    door: Balancer
     issuer: Issuer
 
     def connection_string(self, rule: str) -> str:
@@ -112,8 +112,8 @@ def run(
 @contextmanager
 def _serving(broker: Broker, folder: Path, issuer: Issuer, tier: str) -> Iterator[_Served]:
     options = ("--tier", tier)
-    with Door() as door, serving(broker, folder, issuer, *options, port=door.port) as bridge:
-        door.lead_to(bridge.port)
+    with Balancer() as door, serving(broker, folder, issuer, *options, port=door.port) as bridge:
+        door.ports = (bridge.port,)
         yield _Served(bridge, door, issuer)
 
 

@@ -130,8 +130,7 @@ class QueueMachine(Generic[Message, Copy]):
         status = copies.status_of(message)
         if status is CopyStatus.NEW:
             copies.hold(message)
-            expires_ms = message.expires_ms if message.time_to_live_ms else None  # see `_fate_of`
-            fate = self.rules.of_waiting(expires_ms, message.failures, now_ms)
+            fate = self.rules.of_message(message, now_ms)
             if fate is Fate.AVAILABLE:
                 return self.credit.arrived(message.fetch, message, now_s)
             self.credit.discarded(message.fetch)
@@ -219,7 +218,7 @@ class QueueMachine(Generic[Message, Copy]):
 
     def release(self, message: Message, now_s: float, now_ms: int) -> None:
         """Make a message available again, uncounted; an expired one leaves the queue at once."""
-        fate = self._fate_of(message, now_ms)
+        fate = self.rules.of_message(message, now_ms)
         if fate is Fate.AVAILABLE:
             self.credit.released(message, now_s)
         else:
@@ -258,7 +257,7 @@ class QueueMachine(Generic[Message, Copy]):
         for effect in self.credit.plan(now_s, can_fetch=can_fetch):
             if isinstance(effect, Deliver):
                 message: Message = effect.message
-                fate = self._fate_of(message, now_ms)
+                fate = self.rules.of_message(message, now_ms)
                 if fate is Fate.AVAILABLE:
                     given.append(effect)
                 else:
@@ -286,11 +285,6 @@ class QueueMachine(Generic[Message, Copy]):
     def close(self) -> None:
         """Free the memory of settled messages: no more messages come."""
         self.copies.close()
-
-    def _fate_of(self, message: Message, now_ms: int) -> Fate:
-        # A message of TTL 0 is available, when RabbitMQ has found a waiting consumer for it.
-        expires_ms = message.expires_ms if message.time_to_live_ms else None
-        return self.rules.of_waiting(expires_ms, message.failures, now_ms)
 
     def _end(self, message: Message, fate: Fate, now_s: float) -> None:
         self.settling(message.fetch, now_s)

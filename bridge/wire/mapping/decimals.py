@@ -19,7 +19,7 @@ from bridge.wire.mapping.fields import MappingError, compound_items, skip_value
 WriteDecimal = Callable[[Decimal], bytes]
 """The encoding of a decimal for a client, as `amqp10.decimals.encode_decimal`."""
 
-MAY_HOLD: Final = CODES + b"\xc0\xd0\xc1\xd1\x00"
+_MAY_HOLD: Final = CODES + b"\xc0\xd0\xc1\xd1\x00"
 """Constructors of decimals, and of what may have decimals in it."""
 
 
@@ -29,7 +29,7 @@ def stored_value(raw: bytes, start: int, end: int, name: bytes) -> bytes:
     Raises:
         ArgumentError: .NET cannot hold a decimal, and would stop receiving at it.
     """
-    if raw[start] not in MAY_HOLD:
+    if raw[start] not in _MAY_HOLD:
         return raw[start:end]
 
     def write(said: bytes) -> bytes:
@@ -50,7 +50,7 @@ def shown_value(raw: bytes, start: int, end: int, write_decimal: WriteDecimal) -
     A decimal that .NET cannot hold, stored by an older version, becomes text: it would stop the
     client's receiver.
     """
-    if raw[start] not in MAY_HOLD:
+    if raw[start] not in _MAY_HOLD:
         return raw[start:end]
 
     def write(said: bytes) -> bytes:
@@ -67,7 +67,7 @@ def _with_decimals(raw: bytes, start: int, end: int, write: Callable[[bytes], by
     In lists, in maps and under descriptors too, at any depth; arrays stay as they are.
     """
     code = raw[start]
-    if code not in MAY_HOLD:
+    if code not in _MAY_HOLD:
         return raw[start:end]
     if code in CODES:
         return write(raw[start:end])

@@ -24,7 +24,7 @@ from bridge.wire.amqp10.primitives import (
 from bridge.wire.basic import FieldValue, Properties, Table, bytes_in, integer_in
 from bridge.wire.headers import is_application_key
 from bridge.wire.mapping import sections as part
-from bridge.wire.mapping.decimals import MAY_HOLD, WriteDecimal, shown_value
+from bridge.wire.mapping.decimals import WriteDecimal, shown_value
 from bridge.wire.mapping.fields import (
     AMQP_ENCODED,
     MappingError,
@@ -239,9 +239,7 @@ def _application_properties(
         pairs = [
             (
                 raw[key[0] : key[1]],
-                shown_value(raw, value[0], value[1], write_decimal)
-                if raw[value[0]] in MAY_HOLD
-                else raw[value[0] : value[1]],
+                shown_value(raw, value[0], value[1], write_decimal),
             )
             for key, value in exact.pairs(part.APPLICATION_PROPERTIES)
         ]

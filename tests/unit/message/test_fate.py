@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.machine.fate import UNLIMITED, Fate
-from bridge.message.fate import death_of, fate_of, fate_of_failed, is_stray, rules_of
+from bridge.message.fate import death_of, fate_of_failed, is_stray, rules_of
 from bridge.message.message import DELIVERY_COUNT_EXCEEDED, EXPIRED, Message
 from bridge.model.entity import Queue
 from bridge.wire.basic import Properties, Table
@@ -43,7 +43,7 @@ def test_a_receiver_never_has_what_is_over(
     ttl_ms: int | None, failures: int, waited_ms: int
 ) -> None:
     """Expired at its instant, exhausted at the entity's count; a TTL of 0 needs a receiver."""
-    fate = fate_of(message(ttl_ms, failures), rules_of(ORDERS), NOW_MS + waited_ms)
+    fate = rules_of(ORDERS).of_message(message(ttl_ms, failures), NOW_MS + waited_ms)
 
     if ttl_ms and waited_ms >= ttl_ms:
         assert fate is Fate.EXPIRED
@@ -69,7 +69,7 @@ def test_a_message_that_expires_while_it_is_locked_does_not_come_back() -> None:
 def test_a_dead_letter_is_never_dead_lettered_again() -> None:
     """However often it fails."""
     rules = rules_of(ORDERS, is_dead_letter=True)
-    assert fate_of(message(None, 99), rules, NOW_MS) is Fate.AVAILABLE
+    assert rules.of_message(message(None, 99), NOW_MS) is Fate.AVAILABLE
     assert fate_of_failed(message(None, 99), DEAD, NOW_MS) is Fate.AVAILABLE
 
 

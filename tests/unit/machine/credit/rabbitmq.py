@@ -72,19 +72,30 @@ class QueueModel(RuleBasedStateMachine):
                 case Return(message):
                     del self.here[message.number]
                     self.give_back(message)
-                case Open(fetch, size):
-                    if self.serves_in_turn:
-                        assert not any(self.rooms()), "two windows with room"
-                    self.commands.append(("open", fetch, size))
-                case Get(fetch):
-                    self.commands.append(("get", fetch, 0))
-                case Look(fetch):
-                    self.commands.append(("look", fetch, 0))
-                case Close(fetch):
-                    self.commands.append(("close", fetch, 0))
-                case Withdrawn(ticket):
-                    receiver, count = self.tickets.pop(ticket)
-                    self.asks[receiver] -= min(count, self.asks[receiver])
+                case _:
+                    self.fetch(effect)
+
+    def fetch(self, effect: object) -> None:
+        """Carry out what begins or ends a fetch, or a receiver's wish."""
+        match effect:
+            case Open(fetch, size):
+                if self.serves_in_turn:
+                    assert not any(self.rooms()), "two windows with room"
+                self.commands.append(("open", fetch, size))
+            case Get(fetch):
+                self.commands.append(("get", fetch, 0))
+            case Look(fetch):
+                self.commands.append(("look", fetch, 0))
+            case Close(fetch):
+                self.commands.append(("close", fetch, 0))
+            case Withdrawn(ticket):
+                receiver, count = self.tickets.pop(ticket)
+                self.asks[receiver] -= min(count, self.asks[receiver])
+            case _:
+                raise AssertionError(effect)
+
+    def due_s(self) -> float | None:
+        return self.credit.due_s()
 
     def rooms(self) -> list[int]:
         return [entry.room for entry in self.credit.balance.fetches.values() if entry.room][:-1]
@@ -97,12 +108,16 @@ class QueueModel(RuleBasedStateMachine):
         self.owed.discard(message.number)
         if message.number not in self.given_back | self.returned:
             assert not self.owed or message.number < min(self.owed), "what went back is overtaken"
+        self.got_one(receiver)
+        self.held.append(message)
+
+    def got_one(self, receiver: int) -> None:
+        """Count a message against what its receiver has asked for."""
         self.asks[receiver] -= 1
         for ticket, (other, count) in self.tickets.items():
             if other == receiver and count:
                 self.tickets[ticket] = (other, count - 1)
                 break
-        self.held.append(message)
 
     def settling(self, message: Fetched) -> None:
         effect = self.credit.settling(message.fetch, self.now_s)
@@ -219,7 +234,7 @@ class QueueModel(RuleBasedStateMachine):
         """The timer fires as soon as there is something to do."""
         end_s = self.now_s + passed_s
         for _ in range(1_000):
-            due_s = self.credit.due_s()
+            due_s = self.due_s()
             if due_s is None or due_s > end_s:
                 break
             self.now_s = max(due_s, self.now_s) + 0.0001

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from bridge.machine.credit.clustered_gets import ClusteredGets
-from bridge.machine.credit.effects import Close, Deliver, Get, Look, Open, Withdrawn
+from bridge.machine.credit.effects import Deliver, Get, Open
 from bridge.machine.credit.gets import Gets
 from bridge.machine.credit.strategy import Strategy
 from bridge.machine.credit.windows import Windows
@@ -123,17 +123,6 @@ class Model(QueueModel):
             match effect:
                 case Deliver(receiver, message):
                     self.give(receiver, message)
-                case Open(fetch, size):
-                    self.commands.append(("open", fetch, size))
-                case Get(fetch):
-                    self.commands.append(("get", fetch, 0))
-                case Look(fetch):
-                    self.commands.append(("look", fetch, 0))
-                case Close(fetch):
-                    self.commands.append(("close", fetch, 0))
-                case Withdrawn(ticket):
-                    receiver, count = self.tickets.pop(ticket)
-                    self.asks[receiver] -= min(count, self.asks[receiver])
                 case Ack():
                     self.acked(effect)
                 case Requeue():
@@ -144,7 +133,7 @@ class Model(QueueModel):
                     assert not self.stored[effect.message.entry].is_numbered
                     self.write("ack", effect.message)
                 case _:
-                    raise AssertionError(effect)
+                    self.fetch(effect)
 
     def write(self, what: str, held: Message | Copy) -> None:
         """Write a settlement; each copy is settled once."""
@@ -188,11 +177,7 @@ class Model(QueueModel):
         if message.entry not in self.given_back and not self.counts_returns:
             assert message.entry > self.last_given, "given out of order"
             self.last_given = message.entry
-        self.asks[receiver] -= 1
-        for ticket, (other, count) in self.tickets.items():
-            if other == receiver and count:
-                self.tickets[ticket] = (other, count - 1)
-                break
+        self.got_one(receiver)
         self.out.append(message)
 
     # RabbitMQ.
@@ -409,19 +394,8 @@ class Model(QueueModel):
             self.now_s += 0.001
             self.ask(1, 1)
 
-    @rule(passed_s=st.sampled_from([0.001, 0.01, 0.03, 0.3, 6.0]))
-    def time_passes(self, passed_s: float) -> None:
-        """The timer fires as soon as there is something to do."""
-        end_s = self.now_s + passed_s
-        for _ in range(1_000):
-            due_s = self.machine.due_s()
-            if due_s is None or due_s > end_s:
-                break
-            self.now_s = max(due_s, self.now_s) + 0.0001
-            self.act()
-        else:
-            raise AssertionError("it is always due")
-        self.now_s = max(self.now_s, end_s)
+    def due_s(self) -> float | None:
+        return self.machine.due_s()
 
     # What must hold.
 
