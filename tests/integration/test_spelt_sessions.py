@@ -125,8 +125,8 @@ async def test_an_older_entity_with_one_shard_folds_at_once(
         client = await SessionClient(door).accept("other")  # $sessions is there
         states = names.sessions_queue("orders")
         publish = confirming.publisher.publish_confirmed
-        for spelling, state in (("a", b"earlier"), ("A", b"later")):
-            at_ms = now_ms() + len(state)
+        first_ms = now_ms()
+        for at_ms, spelling, state in ((first_ms, "a", b"earlier"), (first_ms + 1, "A", b"later")):
             await publish("", states, state_properties(spelling, at_ms), state)
         await send(door, "a", "1")
         await send(door, "A", "2")
