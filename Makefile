@@ -5,14 +5,15 @@ BIN := .venv/bin
 # of its own, a file at a time. WORKERS=0 runs them one by one in one process.
 WORKERS ?= 6
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-export PYTHONDONTWRITEBYTECODE := 1
+# What tests are compiled to is kept: each worker and each run would take 15 s for it otherwise.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What Python needs to run the compiled bridge, in every process that is started.
 COMPILED := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/compiled:$(CURDIR)"
 PYTEST := $(COMPILED) $(BIN)/python -m pytest --compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compiled run quick test lint format check-tests bench soak explore test-long test-kills parity test-matrix test-sdks clean
+.PHONY: help setup compiled run quick test lint format check-tests bench soak explore test-long test-plain test-kills parity test-matrix test-sdks clean
 
 help: ## This list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -37,11 +38,10 @@ quick: ## Lint and the unit tests of what differs from main, in less than a minu
 
 test: setup lint check-tests ## Set up what is missing, then format, lint, types, floors and all tests but those below
 
-# All tests of the compiled bridge, and those of what is compiled (wire, machine) as plain Python.
+# The tests of the compiled bridge.
 check-tests: compiled
+	@[ -d tests/unit/__pycache__ ] || $(PYTEST) --collect-only -qq >/dev/null 2>&1 || true # else six workers compile them, each for itself
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 15 $(ARGS)
-	@$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder tests/unit/machine tests/unit/wire \
-	  $(wildcard tests/unit/test_*.py)
 
 lint: ## Format check, lint, types, imports by floors
 	@docker/setup/python dev
@@ -58,11 +58,17 @@ format: ## Put the code into the project's format
 bench: setup compiled ## Every figure beside its peer; fails below a floor (about 4 cores to itself)
 	@$(COMPILED) $(BIN)/python -m tests.bench $(ARGS)
 
-test-long: setup compiled ## What takes whole nodes of RabbitMQ, their alarms, restarts and times, logins that end, and RabbitMQ's own command
+test-long: setup compiled ## What takes whole nodes of RabbitMQ, their alarms, restarts and times, logins that end, what is slow by itself, and the unit tests as plain Python
+	@$(if $(ARGS),,$(MAKE) --no-print-directory test-plain)
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'long and not (kills or soak or sdks)' --durations 10 $(ARGS)
 
+# What is compiled (wire, machine), as plain Python.
+test-plain: setup
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder tests/unit/machine tests/unit/wire \
+	  $(wildcard tests/unit/test_*.py)
+
 test-kills: setup compiled ## Bridges, sidecars and RabbitMQs that are killed under load; nothing is lost
-	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'kills and not soak' --durations 10 $(ARGS)
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'kills and not soak' --timeout 900 --durations 10 $(ARGS)
 
 soak: setup compiled ## The long kill runs, a million mutated frames, and a million of hostile structure; new examples
 	@$(PYTEST) -m soak --timeout 1200 $(ARGS)
@@ -84,4 +90,5 @@ test-sdks: setup compiled ## The Java, Go and .NET SDKs (needs JDK 17, Maven, Go
 
 clean: ## Remove what was set up and built (never --data-dir)
 	rm -rf .venv .venv-* node_modules tests/acceptance/*/node_modules tests/acceptance/*/target
+	find bridge policies tests docker -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

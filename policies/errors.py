@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Position:
     """A place in an input's text.
 
     Attributes:
@@ -31,7 +31,7 @@ class Place:
 class Fault:
     """A fault of an input, with its place and a remedy."""
 
-    place: Place
+    place: Position
     message: str
     remedy: str = ""
 

@@ -17,7 +17,7 @@ from policies.readers import Reading
 NAMESPACE = "namespace"
 
 
-class Lost(ValueError):
+class UnacceptedLosses(ValueError):
     """An input has losses that nobody has accepted; `str()` names all of them."""
 
 
@@ -46,10 +46,10 @@ def check(losses: Iterable[Finding], accepted: Sequence[str]) -> None:
     """Raise when no accepted name matches a loss.
 
     Raises:
-        Lost: naming all such losses.
+        UnacceptedLosses: naming all such losses.
     """
     if left := unaccepted(losses, accepted):
-        raise Lost("\n".join(lines(left)))
+        raise UnacceptedLosses("\n".join(lines(left)))
 
 
 def _pattern(name: str) -> str:

@@ -21,7 +21,7 @@ from bridge.topology.resources import (
     Topology,
 )
 from policies import losses
-from policies.errors import Fault, Place, ReadError
+from policies.errors import Fault, Position, ReadError
 from policies.plan import Plan
 from policies.plan_text import name_of, settings_of, title
 
@@ -137,7 +137,7 @@ def loaded(text: str, source: str) -> SavedPlan:
         )
     except (ValueError, KeyError, TypeError) as error:
         fault = Fault(
-            place=Place(),
+            place=Position(),
             message=f"This is no plan that can be carried out: {error}.",
             remedy="Make it anew with 'busbridge policies plan INPUT --out FILE'.",
         )

@@ -35,7 +35,7 @@ Target = tuple[Flavour, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class GradedProperty:
     """A property of an entity, graded for every target.
 
     Attributes:
@@ -72,7 +72,7 @@ class Report:
 
     namespace: str
     targets: tuple[Target, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[GradedProperty, ...]
     findings: tuple[Finding, ...] = ()
 
     def count(self, target: Target, grade: Grade) -> int:
@@ -112,7 +112,7 @@ def make(
     known = {version: Capabilities.of(version) for version in versions}
     targets = [(flavour, version) for flavour in flavours for version in versions]
     namespace = reading.namespace
-    entries: list[Entry] = []
+    entries: list[GradedProperty] = []
     names = frozenset(queue.name.lower() for queue in namespace.queues)
     names |= {topic.name.lower() for topic in namespace.topics}
     for entity in (namespace, *entities(namespace)):
@@ -180,7 +180,7 @@ def _entries(
     known: dict[str, Capabilities],
     names: frozenset[str],
     returns: bool,
-) -> Iterator[Entry]:
+) -> Iterator[GradedProperty]:
     kind, path = None, ""
     if not isinstance(entity, model.Namespace):
         kind, path = kind_of(entity), entity.path
@@ -188,7 +188,7 @@ def _entries(
         if (kind is None and row.kinds()) or (kind is not None and kind not in row.kinds()):
             continue
         for label, value, rule in _values(entity, row.property):
-            yield Entry(
+            yield GradedProperty(
                 entity=path,
                 kind=kind.value if kind else "Namespace",
                 name=label,

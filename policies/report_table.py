@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policies.grade import Case, Flavour, Grade
-from policies.report import Entry, Report, Target
+from policies.report import GradedProperty, Report, Target
 
 _VALUE_WIDTH_MAX = 36
 
@@ -45,7 +45,7 @@ def table(report: Report, *, show_exact: bool = False, is_coloured: bool = False
     return "\n".join(lines) + "\n"
 
 
-def _named(entry: Entry, *, is_bridged: bool) -> str:
+def _named(entry: GradedProperty, *, is_bridged: bool) -> str:
     """Return an entity's path, and its RabbitMQ name where the two differ."""
     if is_bridged and entry.rabbitmq_name != entry.entity:
         return f"{entry.entity} ({entry.rabbitmq_name})"
@@ -53,7 +53,7 @@ def _named(entry: Entry, *, is_bridged: bool) -> str:
 
 
 def _cell(
-    entry: Entry, flavour: Flavour, targets: tuple[Target, ...], notes: dict[str, int]
+    entry: GradedProperty, flavour: Flavour, targets: tuple[Target, ...], notes: dict[str, int]
 ) -> tuple[str, Grade]:
     """Return a cell, `exact` or `4.0: exact; 4.3: approximate [2]`, and its worst grade."""
     cases = {version: entry.grades[flavour, version] for own, version in targets if own is flavour}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.model.properties import PROPERTIES, Kind
+from bridge.model.properties import PROPERTIES, EntityKind
 from policies.grade import Case, Flavour, Subject, exact, when
 
 NOTHING = "nothing"
@@ -31,9 +31,9 @@ class Row:
     both: tuple[Case, ...] = ()
     with_bridge: tuple[Case, ...] = ()
     plain: tuple[Case, ...] = ()
-    only: frozenset[Kind] | None = None
+    only: frozenset[EntityKind] | None = None
 
-    def kinds(self) -> frozenset[Kind]:
+    def kinds(self) -> frozenset[EntityKind]:
         """Return the kinds of entities that the row is about; none for the namespace."""
         return PROPERTIES[self.property].kinds if self.only is None else self.only
 

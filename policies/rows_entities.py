@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bridge.model import entity as model
 from bridge.model.duration import is_forever
-from bridge.model.properties import Kind
+from bridge.model.properties import EntityKind
 from bridge.model.rules import CORRELATION_FIELDS
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.selection import selection
@@ -39,7 +39,7 @@ def _has_fields(rule: model.Rule) -> bool:
 ENTITIES: tuple[Row, ...] = (
     Row(
         property="AutoDeleteOnIdle",
-        only=frozenset({Kind.QUEUE, Kind.SUBSCRIPTION}),
+        only=frozenset({EntityKind.QUEUE, EntityKind.SUBSCRIPTION}),
         rabbitmq="plain: policy expires",
         both=(when("never", has("auto_delete_on_idle_ms", is_forever), exact()),),
         with_bridge=(
@@ -57,7 +57,7 @@ ENTITIES: tuple[Row, ...] = (
     ),
     Row(
         property="AutoDeleteOnIdle",
-        only=frozenset({Kind.TOPIC}),
+        only=frozenset({EntityKind.TOPIC}),
         rabbitmq=NOTHING,
         both=(when("never", has("auto_delete_on_idle_ms", is_forever), exact()),),
         with_bridge=(bridge(),),
@@ -114,14 +114,14 @@ ENTITIES: tuple[Row, ...] = (
     ),
     Row(
         property="Subscriptions",
-        only=frozenset({Kind.TOPIC}),
+        only=frozenset({EntityKind.TOPIC}),
         rabbitmq="a queue for each, bound to the topic's exchange",
         with_bridge=(none("subscriptions"), bridge()),
         plain=(exact(),),
     ),
     Row(
         property="Rules",
-        only=frozenset({Kind.SUBSCRIPTION}),
+        only=frozenset({EntityKind.SUBSCRIPTION}),
         rabbitmq="bridge: evaluated when a message gets its number; plain: bindings",
         with_bridge=(bridge(),),
         plain=(
@@ -163,7 +163,7 @@ ENTITIES: tuple[Row, ...] = (
             with_bridge=(bridge(),),
             plain=(lost("RabbitMQ has users and permissions; make them by hand."),),
         )
-        for kinds in (frozenset({Kind.QUEUE, Kind.TOPIC}), frozenset[Kind]())
+        for kinds in (frozenset({EntityKind.QUEUE, EntityKind.TOPIC}), frozenset[EntityKind]())
     ),
     Row(
         property="Tier",

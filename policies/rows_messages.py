@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.model.duration import is_forever
-from bridge.model.properties import Kind
+from bridge.model.properties import EntityKind
 from bridge.topology.capabilities import TTL_MAX_MS
 from bridge.topology.findings import needed_bytes
 from policies.grade import Subject, approximate, bridge, exact, lost, when
@@ -83,13 +83,13 @@ MESSAGES: tuple[Row, ...] = (
     ),
     Row(
         property="MaxSizeInMegabytes",
-        only=frozenset({Kind.QUEUE}),
+        only=frozenset({EntityKind.QUEUE}),
         rabbitmq="policy max-length-bytes, argument x-overflow: reject-publish",
         both=(approximate("RabbitMQ counts what waits, not what is locked."),),
     ),
     Row(
         property="MaxSizeInMegabytes",
-        only=frozenset({Kind.TOPIC}),
+        only=frozenset({EntityKind.TOPIC}),
         rabbitmq="plain: policy max-length-bytes of each subscription's queue",
         with_bridge=(
             approximate("The bridge looks at what waits in all subscriptions every 15 s."),

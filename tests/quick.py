@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[1]
 UNIT = "tests/unit"
 LIMIT_S = 300
 
-ALWAYS = tuple(f"{UNIT}/test_{name}.py" for name in ("lengths", "compiled", "mapping_document"))
+ALWAYS = tuple(
+    f"{UNIT}/test_{name}.py"
+    for name in ("compiled", "documented_files", "imports", "lengths", "mapping_document")
+)
 """What looks at all of the code, in seconds."""
 
 _COMMON = {"__init__.py", "README.md", "conftest.py"}

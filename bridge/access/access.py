@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from bridge.access.issuer_keys import IssuerKeys
 from bridge.background.supervisor import Supervisor
 from bridge.model.access import is_signature, verify_key, verify_token
-from bridge.model.access_policy import Policy
-from bridge.model.access_rules import RuleSet, Segments
+from bridge.model.access_policy import AccessPolicy
+from bridge.model.access_rules import AccessRuleSet, Segments
 from bridge.model.claims import Claims
 from bridge.model.errors import Unauthorized
 from bridge.model.issuers.granting import lacks_groups
@@ -46,15 +46,15 @@ class Access:
 
     def __init__(
         self,
-        policy: Policy | RuleSet | None = None,
+        policy: AccessPolicy | AccessRuleSet | None = None,
         *,
         now_s: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if isinstance(policy, RuleSet):
-            policy = Policy(policy)
-        self._of_file = policy or Policy()
-        self._of_definitions = RuleSet()
+        if isinstance(policy, AccessRuleSet):
+            policy = AccessPolicy(policy)
+        self._of_file = policy or AccessPolicy()
+        self._of_definitions = AccessRuleSet()
         self.policy = self._of_file
         self.now_s = now_s
         self._clock = clock
@@ -143,12 +143,12 @@ class Access:
 
     # -- what they are verified by
 
-    def replace(self, policy: Policy) -> bool:
+    def replace(self, policy: AccessPolicy) -> bool:
         """Take another rules file's content; return whether it says something else."""
         self._of_file = policy
         return self._change()
 
-    def take_definitions(self, rules: RuleSet) -> None:
+    def take_definitions(self, rules: AccessRuleSet) -> None:
         """Take the rules in entities' definitions, which hold beside those of the file."""
         self._of_definitions = rules
         self._change()
@@ -178,7 +178,7 @@ class Access:
             await keys.stop()
 
     def _renew_keys(self) -> None:
-        """Follow the issuers; one whose keys come from where they came from before keeps them."""
+        """Follow the issuers; an issuer with an unchanged source of keys keeps its keys."""
         before = {(keys.issuer.names, keys.issuer.keys): keys for keys in self._keys.values()}
         self._keys = {}
         for issuer in self.policy.issuers:
@@ -206,7 +206,7 @@ class Access:
 
     @property
     def reasons(self) -> list[str]:
-        """A sentence for each file that cannot be used as it is; what was read before holds."""
+        """A sentence for each file that cannot be used; its last good content holds."""
         faults = [self.file_fault] if self.file_fault else []
         return faults + [keys.sentence for keys in self._keys.values() if keys.is_file_faulty]
 

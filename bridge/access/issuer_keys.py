@@ -13,7 +13,7 @@ from bridge.access.fetching import FetchFailed, fetch_keys
 from bridge.background.supervisor import Standing, Supervisor
 from bridge.model.errors import ArgumentError, ServerBusy
 from bridge.model.issuers.issuer import Issuer
-from bridge.model.issuers.renewal import APART_S, Renewal
+from bridge.model.issuers.renewal import APART_S, KeysRenewal
 from bridge.model.issuers.web_keys import KeySet
 from bridge.model.issuers.web_token import KeyAwaited
 
@@ -49,7 +49,7 @@ class IssuerKeys:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.issuer = issuer
-        self.renewal = Renewal(is_file=bool(issuer.keys.file))
+        self.renewal = KeysRenewal(is_file=bool(issuer.keys.file))
         self.waiting = 0
         self._fetch = fetch
         self._clock = clock

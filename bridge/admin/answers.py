@@ -10,12 +10,12 @@ from urllib.parse import urlencode
 
 from bridge.admin.refusals import CONTENT_TYPE, refusal
 from bridge.admin.request_rights import SUB_CODE, RequestRights
-from bridge.admin.target import Target
+from bridge.admin.target import AtomTarget
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.model import entity as model
-from bridge.model.duration import time_text
+from bridge.model.duration import instant_text
 from bridge.model.errors import (
     ArgumentError,
     InternalError,
@@ -24,9 +24,9 @@ from bridge.model.errors import (
     ServiceBusError,
     Unauthorized,
 )
-from bridge.wire.atom.descriptions import NEVER, rule_node
-from bridge.wire.atom.documents import Entry, entry_text, feed_text, nothing_text
-from bridge.wire.atom.writing import Node
+from bridge.wire.atom.descriptions import NEVER, VERSION, rule_node
+from bridge.wire.atom.documents import AtomEntry, entry_text, feed_text, nothing_text
+from bridge.wire.atom.writing import XmlElement
 
 PAGE_MAX = 1_000
 """Entries of one page, whatever is asked for; without a wish there are 100."""
@@ -42,7 +42,7 @@ Thing = TypeVar("Thing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HttpAnswer:
     """An answer to a request; an answer without a text has no body.
 
     Attributes:
@@ -69,7 +69,7 @@ class Asked:
         etag: the If-Match header; "" when it is missing.
     """
 
-    target: Target
+    target: AtomTarget
     access: RequestRights | None
     base: str
     host: str
@@ -77,11 +77,15 @@ class Asked:
     body: bytes
     etag: str
 
+    @property
+    def version(self) -> str:
+        """The version of the API that the client asks with, such as `2021-05`."""
+        return self.query.get("api-version") or VERSION
+
     def url(self, path: str, **more: object) -> str:
         """Return the URL of a path, with the API version of the request."""
         query = {f"${name}": value for name, value in more.items()}
-        version = self.query.get("api-version", "2021-05")
-        text = urlencode({**query, "api-version": version}, safe="$")
+        text = urlencode({**query, "api-version": self.version}, safe="$")
         return f"{self.base}/{path}?{text}"
 
 
@@ -109,7 +113,7 @@ def _count(asked: Asked, name: str, default: int) -> int:
 
 def now() -> str:
     """Return the current time as text, in the form of descriptions."""
-    return time_text(now_ms())
+    return instant_text(now_ms())
 
 
 def etag_of(updated_at: str) -> str:
@@ -119,10 +123,10 @@ def etag_of(updated_at: str) -> str:
 
 
 def entry_of(
-    asked: Asked, path: str, title: str, node: Node, entity: model.Entity | None = None
-) -> Entry:
+    asked: Asked, path: str, title: str, node: XmlElement, entity: model.Entity | None = None
+) -> AtomEntry:
     """Return the entry of a description, with the times of `entity`, or with unknown times."""
-    return Entry(
+    return AtomEntry(
         url=asked.url(path),
         title=title,
         published=(entity and entity.created_at) or NEVER,
@@ -131,36 +135,38 @@ def entry_of(
     )
 
 
-def rule_entry(asked: Asked, subscription: model.Subscription, rule: model.Rule) -> Entry:
+def rule_entry(asked: Asked, subscription: model.Subscription, rule: model.Rule) -> AtomEntry:
     """Return the entry of a rule."""
-    node = rule_node(rule, subscription.created_at)
+    node = rule_node(rule, rule.created_at or subscription.created_at)
     path = f"{subscription.path}/Rules/{rule.name}"
     return entry_of(asked, path, rule.name, node, subscription)
 
 
-def entry_answer(asked: Asked, entry: Entry, *, status: int = 200, is_old: bool = False) -> Answer:
+def entry_answer(
+    asked: Asked, entry: AtomEntry, *, status: int = 200, is_old: bool = False
+) -> HttpAnswer:
     """Return an answer with one entry."""
     text, etag = entry_text(entry, asked.host), etag_of(entry.updated)
-    return Answer(status=status, text=text, content_type=_ENTRY_TYPE, etag=etag, is_old=is_old)
+    return HttpAnswer(status=status, text=text, content_type=_ENTRY_TYPE, etag=etag, is_old=is_old)
 
 
 def feed_answer(
-    asked: Asked, entries: Sequence[Entry], next_url: str, *, is_old: bool = False
-) -> Answer:
+    asked: Asked, entries: Sequence[AtomEntry], next_url: str, *, is_old: bool = False
+) -> HttpAnswer:
     """Return an answer with a page of a list."""
     title = asked.target.path.rpartition("/")[2]
     url = asked.url(asked.target.path)
     text = feed_text(title, url, now(), entries, asked.host, next_url)
-    return Answer(text=text, content_type=_FEED_TYPE, is_old=is_old)
+    return HttpAnswer(text=text, content_type=_FEED_TYPE, is_old=is_old)
 
 
-def nothing_answer(asked: Asked) -> Answer:
+def nothing_answer(asked: Asked) -> HttpAnswer:
     """Return an empty feed, which the clients take for 'not found'."""
     text = nothing_text(asked.url(asked.target.path), now())
-    return Answer(text=text, content_type=_FEED_TYPE)
+    return HttpAnswer(text=text, content_type=_FEED_TYPE)
 
 
-async def answered(work: Awaitable[Answer], method: str, host: str, path: str) -> Answer:
+async def answered(work: Awaitable[HttpAnswer], method: str, host: str, path: str) -> HttpAnswer:
     """Return the answer of a request; a refusal or a failure becomes an error in Azure's form.
 
     Where RabbitMQ fails in the middle of a change, the change may be made, or be made in part: that
@@ -185,8 +191,8 @@ async def answered(work: Awaitable[Answer], method: str, host: str, path: str) -
         return _refused(InternalError("The bridge has failed; its log says how."), host, path)
 
 
-def _refused(error: ServiceBusError, host: str, path: str) -> Answer:
+def _refused(error: ServiceBusError, host: str, path: str) -> HttpAnswer:
     status, text = refusal(error, host, path.strip("/"))
     is_said = isinstance(error, Unauthorized) and str(error).startswith(SUB_CODE)
     reason = str(error).partition(" on endpoint ")[0] if is_said else ""
-    return Answer(status=status, text=text, content_type=CONTENT_TYPE, reason=reason)
+    return HttpAnswer(status=status, text=text, content_type=CONTENT_TYPE, reason=reason)

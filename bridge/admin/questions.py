@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.admin.answers import Answer, Asked, answered
+from bridge.admin.answers import Asked, HttpAnswer, answered
 from bridge.admin.operations import Operations
 from bridge.admin.target import parse_target
 from bridge.wire.administration import Request, Response
@@ -23,7 +23,7 @@ class Questions:
         answer = await answered(self._answer(request), request.method, request.host, request.path)
         return Response(status=answer.status, text=answer.text)
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> HttpAnswer:
         target = parse_target(request.path)
         self._operations.check(request.method, target, None)
         asked = Asked(

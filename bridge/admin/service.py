@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from bridge.access.access import Access
-from bridge.admin.answers import Answer, Asked, answered
+from bridge.admin.answers import Asked, HttpAnswer, answered
 from bridge.admin.operations import Operations
 from bridge.admin.request_rights import rights_of
 from bridge.admin.target import parse_target
@@ -57,7 +57,7 @@ class Service:
         reason = answer.reason or None
         return web.Response(text=answer.text, status=answer.status, reason=reason, headers=headers)
 
-    async def _answer(self, request: web.Request) -> Answer:
+    async def _answer(self, request: web.Request) -> HttpAnswer:
         rights = await rights_of(self._access, request, _log)
         self._on_authorized(request)
         target = parse_target(request.raw_path)

@@ -23,7 +23,7 @@ class What(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class AtomTarget:
     """The target of a request; names are as the client wrote them.
 
     Attributes:
@@ -58,14 +58,15 @@ class Target:
 _LISTS = {"queues": What.QUEUES, "topics": What.TOPICS}
 
 
-def parse_target(raw_path: str) -> Target:
+def parse_target(raw_path: str) -> AtomTarget:
     """Return the target of a request from its percent-encoded path.
 
     Entity names may have slashes, so the path is read from the right. The words between the names
     are not case-sensitive.
 
     Raises:
-        ArgumentError: the path is not UTF-8.
+        ArgumentError: the path is not UTF-8, or that of a sub-queue, which is described by its
+            entity.
     """
     try:
         names = unquote(raw_path.partition("?")[0], errors="strict").strip("/").split("/")
@@ -74,19 +75,26 @@ def parse_target(raw_path: str) -> Target:
     words = [name.lower() for name in names]
     match words:
         case ["$namespaceinfo"]:
-            return Target(what=What.NAMESPACE)
+            return AtomTarget(what=What.NAMESPACE)
         case ["$resources", ("queues" | "topics") as which]:
-            return Target(what=_LISTS[which])
+            return AtomTarget(what=_LISTS[which])
         case [_, *_, "subscriptions", _, "rules", _]:
-            found = Target(what=What.RULE, subscription=names[-3], rule=names[-1])
+            found = AtomTarget(what=What.RULE, subscription=names[-3], rule=names[-1])
         case [_, *_, "subscriptions", _, "rules"]:
-            found = Target(what=What.RULES, subscription=names[-2])
+            found = AtomTarget(what=What.RULES, subscription=names[-2])
         case [_, *_, "subscriptions", _]:
-            found = Target(what=What.SUBSCRIPTION, subscription=names[-1])
+            found = AtomTarget(what=What.SUBSCRIPTION, subscription=names[-1])
         case [_, *_, "subscriptions"]:
-            found = Target(what=What.SUBSCRIPTIONS)
+            found = AtomTarget(what=What.SUBSCRIPTIONS)
+        case [_, *_, last] if last.startswith("$"):
+            raise ArgumentError(
+                f"'{'/'.join(names)}' is the path of a sub-queue, which is no entity: ask for the "
+                "entity that it belongs to."
+            )
         case _:
-            return Target(what=What.ENTITY, entity="/".join(names))
+            return AtomTarget(what=What.ENTITY, entity="/".join(names))
     cut = {What.RULE: 4, What.RULES: 3, What.SUBSCRIPTION: 2, What.SUBSCRIPTIONS: 1}[found.what]
     entity = "/".join(names[:-cut])
-    return Target(what=found.what, entity=entity, subscription=found.subscription, rule=found.rule)
+    return AtomTarget(
+        what=found.what, entity=entity, subscription=found.subscription, rule=found.rule
+    )

@@ -25,6 +25,7 @@ class GrowingWait(tenacity.wait_random_exponential):
         max_s: the longest wait.
         steady_s: work that lasted longer since `begin` ends a row of failures.
         clock: the time in seconds.
+        pause_s: how long an error itself asks to wait; the wait is no shorter.
     """
 
     def __init__(
@@ -34,10 +35,12 @@ class GrowingWait(tenacity.wait_random_exponential):
         *,
         steady_s: float,
         clock: Callable[[], float] = time.monotonic,
+        pause_s: Callable[[BaseException], float] | None = None,
     ) -> None:
         super().__init__(multiplier=2 * min_s, min=min_s, max=max_s)
         self._steady_s = steady_s
         self._clock = clock
+        self._pause_s = pause_s
         self._since_s: float | None = None
 
     def begin(self) -> None:
@@ -49,7 +52,11 @@ class GrowingWait(tenacity.wait_random_exponential):
         since_s, self._since_s = self._since_s, None
         if since_s is not None and self._clock() - since_s > self._steady_s:
             retry_state.attempt_number = 1
-        return super().__call__(retry_state)
+        wait_s = super().__call__(retry_state)
+        error = retry_state.outcome.exception() if retry_state.outcome is not None else None
+        if self._pause_s is not None and error is not None:
+            return max(wait_s, self._pause_s(error))
+        return wait_s
 
 
 async def retry(
@@ -80,6 +87,9 @@ async def retry(
         if on_failed is not None and error is not None:
             on_failed(error, state.attempt_number, state.upcoming_sleep)
 
+    async def attempt() -> Result:
+        return await work()  # tenacity awaits the result of a coroutine function alone
+
     retrying = tenacity.AsyncRetrying(
         wait=tenacity.wait_fixed(wait_s) if isinstance(wait_s, int | float) else wait_s,
         retry=(
@@ -92,4 +102,4 @@ async def retry(
         before_sleep=before_sleep,
         reraise=True,
     )
-    return await retrying(work)
+    return await retrying(attempt)

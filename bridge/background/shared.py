@@ -26,7 +26,7 @@ class Shared(Generic[Item, Result]):
         self._running: asyncio.Task[None] | None = None
 
     async def of(self, items: Iterable[Item] = ()) -> Result:
-        """Return the result of a run that these items were part of; raise what the run raises.
+        """Return the result of a run with these items, or raise the run's error.
 
         A caller that is cancelled disturbs no other one, and does not end the run.
         """

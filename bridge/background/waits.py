@@ -1,4 +1,4 @@
-"""What waits, since when and for what: health names all that has waited for longer than 2 s."""
+"""Waiting work, with reason and begin: health names each wait of more than 2 s."""
 
 from __future__ import annotations
 

@@ -34,6 +34,9 @@ import ssl
 
 from bridge.background.errors import OutsideError
 
+_MISSING = (312, 404)
+"""The reply codes of basic.return (NO_ROUTE) and of a channel that is closed (NOT_FOUND)."""
+
 
 class BrokerError(OutsideError):
     """An operation that RabbitMQ refused or could not do.
@@ -55,6 +58,15 @@ class BrokerError(OutsideError):
 
     def __str__(self) -> str:
         return f"{self.code} {self.text}" if self.code else self.text
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether a queue, an exchange or a binding was missing, by RabbitMQ's reply code.
+
+        The kind of error does not tell: a publish that RabbitMQ has refused for a missing exchange
+        is `NotStored`.
+        """
+        return self.code in _MISSING
 
     def again(self) -> BrokerError:
         """Return an equal error, to be raised at another place with a traceback of its own."""

@@ -12,14 +12,23 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Protocol
 
 from bridge.broker import failpoint as failpoints
 from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import AckLost, BrokerError, BrokerSilent, NotStored
 from bridge.broker.outcome import Done, resolve
-from bridge.machine.publication import Publication
+from bridge.machine.inbox.publication import Publication
 
-Acks = Sequence[tuple[Channel, int]]
+
+class Acked(failpoints.WrittenOn, Protocol):
+    """A channel that has delivered a message."""
+
+    def ack(self, tag: int) -> None:
+        """Ack a delivery; raises BrokerError or ValueError."""
+
+
+Acks = Sequence[tuple[Acked, int]]
 
 
 LOOK_EVERY_S = 0.005
@@ -80,7 +89,7 @@ class _Move:
         if error is None and self.acks:
             try:
                 for channel, tag in self.acks:
-                    channel.consumers.ack(tag)
+                    channel.ack(tag)
                     if failpoints.IS_ARMED:
                         failpoints.reach(f"{self.site}.acked", channel)
             except (BrokerError, ValueError) as cause:

@@ -1,4 +1,4 @@
-"""Queues of an entity that are made when they are first used, by whichever bridge uses them."""
+"""Queues of an entity that the first bridge to use them makes."""
 
 from __future__ import annotations
 

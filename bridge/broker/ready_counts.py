@@ -129,6 +129,10 @@ class _Questions:
                 waiting.extendleft(reversed([each for each, _, _ in self._asked]))
                 await self._close()
                 continue
+            except BaseException:
+                if self._channel is not None:
+                    self._channel.abandon()  # the answer is still due: nobody else may wait for it
+                raise
             if _is_doubtful(state, clock() - asked_s):
                 doubtful.append(queue)
             else:
@@ -155,7 +159,9 @@ class _Questions:
     async def _close(self) -> None:
         """Close the channel; what it was asked and has not answered fails, and is forgotten."""
         if self._channel is not None:
-            self._channel.abandon()
+            with self._channel:
+                if self._asked:
+                    self._channel.abandon()
             self._channel = None
         while self._asked:
             _, _, answer = self._asked.popleft()

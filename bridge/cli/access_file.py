@@ -12,27 +12,19 @@ from bridge.access.access import Access
 from bridge.access.fetching import FetchFailed, keys_of_file
 from bridge.cli.config import text_of
 from bridge.cli.settings import Settings, SettingsError
-from bridge.model import entity as model
-from bridge.model.access_policy import Policy, read_policy
-from bridge.model.access_rules import RuleSet
+from bridge.model.access_policy import AccessPolicy, read_policy
+from bridge.model.access_rules import WELL_KNOWN_RULE, AccessRuleSet
 from bridge.model.errors import ServiceBusError
 from bridge.model.issuers.issuer import Issuer
 from policies.errors import ReadError
 
 _log = logging.getLogger("busbridge.access")
 
-WELL_KNOWN_RULE = model.AuthorizationRule(
-    name="RootManageSharedAccessKey",
-    primary_key="SAS_KEY_VALUE",
-    rights=frozenset(model.Right),
-)
-"""The emulator's rule and key, which every SDK's documentation names; for loopback only."""
-
 READ_S = 5.0
 """How often the file is read: a change is in force within 15 s."""
 
 
-def policy_of(settings: Settings) -> Policy:
+def policy_of(settings: Settings) -> AccessPolicy:
     """Return the policy that a bridge starts with.
 
     Raises:
@@ -45,10 +37,10 @@ def policy_of(settings: Settings) -> Policy:
             f"On {settings.host}, which others can reach, the bridge does not start with the "
             "well-known key. Give rules of your own with --auth."
         )
-    return Policy(RuleSet(namespace=(WELL_KNOWN_RULE,)))
+    return AccessPolicy(AccessRuleSet(namespace=(WELL_KNOWN_RULE,)))
 
 
-def read_file(path: Path, known: Container[str] = ()) -> Policy:
+def read_file(path: Path, known: Container[str] = ()) -> AccessPolicy:
     """Return the policy of a rules file; names of files in it are relative to its folder.
 
     Args:
@@ -65,10 +57,10 @@ def read_file(path: Path, known: Container[str] = ()) -> Policy:
                 keys_of_file(issuer.keys.file)
     except (ReadError, ServiceBusError, FetchFailed) as error:
         raise SettingsError(f"--auth {path}: {error}") from error
-    return Policy(policy.rules, issuers)
+    return AccessPolicy(policy.rules, issuers)
 
 
-def checked(policy: Policy, settings: Settings) -> Policy:
+def checked(policy: AccessPolicy, settings: Settings) -> AccessPolicy:
     """Return a rules file's policy, unless it gives away a bridge that others can reach.
 
     Raises:

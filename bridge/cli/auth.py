@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.cli.settings import SettingsError
+from bridge.commands.parser import add_examples
 from bridge.model.entity import Right
 
 if TYPE_CHECKING:
-    from bridge.model.access_policy import Policy
-    from bridge.model.access_rules import RuleSet
+    from bridge.model.access_policy import AccessPolicy
+    from bridge.model.access_rules import AccessRuleSet
     from bridge.model.issuers.issuer import Issuer
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     auth = commands.add_parser("auth", help="look at a rules file")
     verbs = auth.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -29,6 +30,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="PATH",
         help="a file with a token (-: standard input): it is verified, with keys that are fetched "
         "now, and what it is given is printed",
+    )
+    add_examples(
+        check,
+        "busbridge auth check rules.json",
+        "busbridge auth check rules.json --token-file token.txt",
     )
     check.set_defaults(run=run)
 
@@ -59,7 +65,7 @@ def _token(name: str) -> str:
         raise SettingsError(f"--token-file: {name!r} cannot be read: {error}.") from error
 
 
-def _said(policy: Policy) -> Iterator[str]:
+def _said(policy: AccessPolicy) -> Iterator[str]:
     """Yield the lines that describe a policy."""
     yield from _rules_said(policy.rules)
     for issuer in policy.issuers:
@@ -69,7 +75,7 @@ def _said(policy: Policy) -> Iterator[str]:
         yield from _grants_said(issuer)
 
 
-def _rules_said(rules: RuleSet) -> Iterator[str]:
+def _rules_said(rules: AccessRuleSet) -> Iterator[str]:
     for scope, listed in (("", rules.namespace), *sorted(rules.entities.items())):
         for rule in listed:
             yield f"{_place(scope)}: {_rights(rule.rights)} by the shared access rule {rule.name!r}"
@@ -82,10 +88,10 @@ def _grants_said(issuer: Issuer) -> Iterator[str]:
         yield f"  {place}: {_rights(grant.rights)} where {' > '.join(grant.claim)} is {values}"
 
 
-async def _check(policy: Policy, text: str) -> int:
+async def _check(policy: AccessPolicy, text: str) -> int:
     """Print what a token is given; return 0 if it is given anything, else 1."""
     from bridge.access.access import Access
-    from bridge.model.claims import cause_of, utc_text
+    from bridge.model.claims import cause_of, expiry_text
     from bridge.model.errors import ServiceBusError
     from bridge.model.issuers.granting import lacks_groups
     from bridge.model.issuers.web_token import KeyAwaited, WebToken
@@ -108,7 +114,7 @@ async def _check(policy: Policy, text: str) -> int:
     except ServiceBusError as error:
         print(f"refused: {cause_of(error)}")
         return 1
-    ends = utc_text(claims.expires_s or 0.0)
+    ends = expiry_text(claims.expires_s or 0.0)
     token = claims.proof
     if isinstance(token, WebToken):
         issuer = policy.by_name[token.issuer]

@@ -1,7 +1,8 @@
 """All of a bridge but its gateway: RabbitMQ, engine, sidecar, health and metrics in one process.
 
-The parts start in that order and stop in reverse: no new work, operations under way settle, then
-the connections close. Every step of stopping has a deadline; the whole ends within five seconds.
+The parts start in that order and stop in reverse: clients finish what they have (`--drain`), no new
+work, operations under way settle, then the connections close. Every step of stopping has a
+deadline; after the drain the whole ends within five seconds.
 """
 
 from __future__ import annotations
@@ -30,18 +31,19 @@ from bridge.broker.reconnect import is_permanent
 from bridge.cli.build import BUILD
 from bridge.cli.config import applied
 from bridge.cli.measures import families
-from bridge.cli.progress import Progress
+from bridge.cli.progress import StartProgress
 from bridge.cli.rabbitmq import rabbitmq_of
 from bridge.cli.settings import Settings
 from bridge.cli.stalls import Stalls
 from bridge.cli.stopping import Stopping
 from bridge.engine.administration.directory import Directory
 from bridge.engine.namespace import RabbitNamespace
+from bridge.gateway.departures import QUIET_S, Departures
 from bridge.gateway.server import Gateway
 from bridge.model import entity as model
 from bridge.sidecar.idle_watch import IdleWatch
 from bridge.sidecar.journal_watch import JournalWatch
-from bridge.sidecar.leader_state import Companion
+from bridge.sidecar.leader.leader_state import Companion
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology.findings import BY_THE_BRIDGE
 from bridge.topology.resources import Finding
@@ -56,7 +58,7 @@ APPLIED_S = 30.0
 """How long a start waits for declared queues that are not up yet, while it makes no others."""
 
 
-class Bridge:
+class BridgeParts:
     """A bridge without its gateway.
 
     Args:
@@ -84,11 +86,14 @@ class Bridge:
     ) -> None:
         self._is_private = settings.endpoint is None
         self._host = settings.host_for_clients
+        self._drain_s = settings.drain_s
         self._endpoint = endpoint
         self._management = management
         self._management_url = management_url
         self.wanted = wanted
         self._access: Access | None = None
+        self._departures: Departures | None = None
+        self._sessions_out_s = float("-inf")
         self._parts = parts
         self._stopping = stopping
         self.supervisor = supervisor
@@ -107,11 +112,11 @@ class Bridge:
             endpoint,
             tier=wanted.tier,
             on_full=namespace.note_full,
-            on_missing=namespace.reconciler.complete,
+            on_missing=namespace.reconciler.due.complete,
             poison=namespace.poison,
             companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
             supervisor=supervisor,
-            whole=namespace.reconciler.whole,
+            whole=namespace.reconciler.due.whole,
             standbys=namespace.membership.standbys,
         )
         namespace.membership.on_changed = self._sidecar.choice.wake
@@ -172,7 +177,9 @@ class Bridge:
         await namespace.start()
         others = self.supervisor.keep("other bridges", namespace.membership.run)
         self._parts.push_async_callback(self._stopping.end, others.task)
-        progress = Progress()
+        if gateway is not None:
+            self._departures = Departures(gateway, namespace.leaving.is_locked)
+        progress = StartProgress()
         # A RabbitMQ that has just started may not have all its queues up yet.
         await retry(
             partial(namespace.apply, self.wanted, progress.note),
@@ -222,7 +229,9 @@ class Bridge:
     def _reasons(self) -> list[str]:
         """Return why the bridge is not ready; a queue that gives no answer is a warning."""
         silent = {each.name for each in (*self.namespace.state.silent, *self._sidecar.silent)}
+        stopping = ["The bridge is stopping."] if self._stopping.is_asked else []
         return [
+            *stopping,
             *self.namespace.state.reasons,
             *self._sidecar.reasons,
             *self.supervisor.reasons,
@@ -240,19 +249,28 @@ class Bridge:
         ]
 
     async def serve(self) -> None:
-        """Work until the process is told to stop.
+        """Work until the process is told to stop, then until clients have finished what they have.
 
         Raises:
             Exception: the error of work after which going on makes no sense.
         """
         self._stopping.started()
         await self.supervisor.until(self._stopping.wait())
+        if self._drain_s:
+            self.namespace.leaving.begin()
+            await self._stopping.drain(self._is_draining, self._drain_s)
+
+    def _is_draining(self, now_s: float) -> bool:
+        have_locked = self._departures is not None and self._departures.look(now_s)
+        if self.namespace.leaving.has_sessions_out:
+            self._sessions_out_s = now_s
+        return have_locked or now_s - self._sessions_out_s < QUIET_S
 
 
 @asynccontextmanager
 async def bridge_of(
     settings: Settings, config: model.Namespace | None, supervisor: Supervisor | None = None
-) -> AsyncIterator[Bridge]:
+) -> AsyncIterator[BridgeParts]:
     """Yield a bridge before its start; at the end all its parts have stopped.
 
     Args:
@@ -275,7 +293,7 @@ async def bridge_of(
         await directory.read()
         await _reach(endpoint)
         wanted = applied(directory.namespace, config, settings.tier)
-        yield Bridge(
+        yield BridgeParts(
             *(settings, endpoint, management, wanted, parts, stopping, supervisor),
             management_url=next(iter(management_urls), ""),
         )

@@ -7,6 +7,7 @@ import socket
 
 from bridge.broker.node.port_holder import holder_of
 from bridge.cli.settings import Port, SettingsError
+from bridge.commands.listening import bound
 
 _NEXT_FREE_TRIES = 100
 
@@ -20,7 +21,7 @@ def listen(host: str, port: Port, option: str) -> socket.socket:
     tries = 1 if port.was_asked_for else _NEXT_FREE_TRIES
     for number in range(port.number, port.number + tries):
         try:
-            listener = _bound(host, number)
+            listener = bound(host, number)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise SettingsError(
@@ -39,19 +40,3 @@ def listen(host: str, port: Port, option: str) -> socket.socket:
         f"Port {port.number} on {host} is taken by {holder_of(port.number)}. "
         f"Stop what listens there, or give another --{option}."
     )
-
-
-def _bound(host: str, number: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(512)
-    except OSError:
-        listener.close()
-        raise
-    listener.setblocking(False)
-    return listener

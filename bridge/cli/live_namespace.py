@@ -13,15 +13,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from urllib.parse import quote, quote_plus, urlsplit
 
-from bridge.model.access import sign
+from bridge.remote.address import RemoteAddress
+from bridge.remote.credentials import SharedKey, SharedSignature, credential_in
+from bridge.wire.atom.client import API_VERSION, NAMESPACE, list_path
 from bridge.wire.atom.xml import Element, XmlError, parse
 
-EMULATOR_PORT = 5300
-"""The port of the emulator's API when the connection string names none."""
-
-_API_VERSION = "2021-05"
 _TIMEOUT_S = 30.0
 _TOKEN_S = 600
 _FIRST_KEY = re.compile(r"\s*Endpoint\s*=", re.IGNORECASE)
@@ -31,7 +28,7 @@ _DETAIL = re.compile(r"<Detail>(.*?)(?: TrackingId:.*)?</Detail>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class LiveNamespace:
-    """Address and key of a namespace; the key is not in the repr.
+    """Address and login of a namespace; no key is in the repr.
 
     Attributes:
         url: scheme, host and port.
@@ -39,8 +36,7 @@ class LiveNamespace:
     """
 
     url: str
-    rule_name: str
-    key: str = field(repr=False)
+    credential: SharedKey | SharedSignature = field(repr=False)
     page: int = 100
 
     def read(self) -> str:
@@ -52,16 +48,16 @@ class LiveNamespace:
         return "".join(self._documents())
 
     def _documents(self) -> Iterator[str]:
-        yield self._get("$namespaceinfo")
-        yield from self._pages("$Resources/Queues")
-        topics = list(self._pages("$Resources/Topics"))
+        yield self._get(NAMESPACE)
+        yield from self._pages(list_path("Queue"))
+        topics = list(self._pages(list_path("Topic")))
         yield from topics
-        for topic in _titles(topics, "$Resources/Topics"):
-            path = f"{quote(topic, safe='/')}/Subscriptions"
+        for topic in _titles(topics, list_path("Topic")):
+            path = list_path("Subscription", topic)
             subscriptions = list(self._pages(path))
             yield from subscriptions
             for subscription in _titles(subscriptions, path):
-                yield from self._pages(f"{path}/{quote(subscription)}/Rules")
+                yield from self._pages(list_path("Rule", topic, subscription))
 
     def _pages(self, path: str) -> Iterator[str]:
         """Yield the pages of a list, each as if it were complete."""
@@ -76,7 +72,7 @@ class LiveNamespace:
 
     def _get(self, path: str, query: str = "") -> str:
         request = urllib.request.Request(
-            f"{self.url}/{path}?{query}api-version={_API_VERSION}",
+            f"{self.url}/{path}?{query}api-version={API_VERSION}",
             headers={"Authorization": self._token()},
         )
         try:
@@ -92,13 +88,9 @@ class LiveNamespace:
             raise ValueError(f"{self.url} cannot be read: {reason}") from None
 
     def _token(self) -> str:
-        resource = quote_plus(self.url)
-        until_s = int(time.time()) + _TOKEN_S
-        signature = quote_plus(sign(resource, self.key, until_s))
-        return (
-            f"SharedAccessSignature sr={resource}&sig={signature}&se={until_s}"
-            f"&skn={quote_plus(self.rule_name)}"
-        )
+        if isinstance(self.credential, SharedSignature):
+            return self.credential.text
+        return self.credential.sign(self.url, int(time.time()) + _TOKEN_S)
 
 
 def is_connection_string(text: str) -> bool:
@@ -106,30 +98,24 @@ def is_connection_string(text: str) -> bool:
     return _FIRST_KEY.match(text) is not None
 
 
-def live_namespace(connection_string: str) -> LiveNamespace:
-    """Return the namespace of a connection string.
-
-    With `UseDevelopmentEmulator=true` the API is called without TLS.
+def live_namespace(text: str) -> LiveNamespace:
+    """Return the namespace of a connection string; it is read as the commands read it.
 
     Raises:
-        ValueError: a required part is missing.
+        ValueError: it is malformed, has no login, or is for one entity alone.
     """
-    pairs = (part.strip().partition("=") for part in connection_string.split(";"))
-    values = {name.strip().lower(): value.strip() for name, _, value in pairs if name.strip()}
-    for needed in ("Endpoint", "SharedAccessKeyName", "SharedAccessKey"):
-        if not values.get(needed.lower()):
-            raise ValueError(f"The connection string has no {needed}.")
-    place = urlsplit(values["endpoint"])
-    if not place.hostname:
-        raise ValueError("The connection string's Endpoint has no host.")
-    is_emulator = values.get("usedevelopmentemulator", "").lower() == "true"
-    host = f"[{place.hostname}]" if ":" in place.hostname else place.hostname
-    port = place.port or (EMULATOR_PORT if is_emulator else None)
-    return LiveNamespace(
-        url=f"{'http' if is_emulator else 'https'}://{host}" + (f":{port}" if port else ""),
-        rule_name=values["sharedaccesskeyname"],
-        key=values["sharedaccesskey"],
-    )
+    address, credential = RemoteAddress.of(text), credential_in(text)
+    if credential is None:
+        raise ValueError(
+            "The connection string has neither SharedAccessKeyName and SharedAccessKey nor "
+            "SharedAccessSignature."
+        )
+    if address.entity:
+        raise ValueError(
+            f"The connection string is for {address.entity!r} alone (EntityPath): a namespace is "
+            "read whole."
+        )
+    return LiveNamespace(address.administration_url, credential)
 
 
 def _entries(page: str, path: str) -> list[Element]:

@@ -1,55 +1,13 @@
-"""Structured logs: one line for each fact, `time level event key=value ...`, without secrets."""
+"""The logs of the processes that serve."""
 
 from __future__ import annotations
 
 import logging
-import re
-import sys
-import time
 
 from bridge.cli.variables import unknown_variables
+from bridge.commands.log_lines import log_to_standard_error
 
 _log = logging.getLogger("busbridge.serve")
-
-_SECRET = re.compile(
-    r"(SharedAccessKey=|sig=|password[=:]\s*)[^\s;&@]+"
-    # Of a URL the password, which ends with the last @; what is no number can be no port.
-    r"|(://[^\[:/@\s]*:)(?:\S+(?=@)|(?!\d{1,5}\b)[^\s;&@]+)",
-    re.IGNORECASE,
-)
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-
-TEXT_MAX = 4_096
-"""Maximum length of a fact's text: some texts contain names and texts of anybody."""
-
-
-class LineFormatter(logging.Formatter):
-    """A formatter of one-line records, with keys and passwords masked.
-
-    Control characters are escaped: no text of a client begins a line. A traceback's lines are
-    indented.
-    """
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        text = _safe(record.getMessage())
-        if record.exc_info:
-            traceback = self.formatException(record.exc_info).splitlines()
-            text += "".join(f"\n  {_safe(row)}" for row in traceback)
-        line = f"{moment}.{int(record.msecs):03d}Z {record.levelname.lower():7} {text}"
-        return _SECRET.sub(lambda found: (found[1] or found[2]) + "***", line)
-
-
-def _safe(text: str) -> str:
-    if len(text) > TEXT_MAX:
-        text = f"{text[:TEXT_MAX]}... ({len(text)} characters)"
-    return _CONTROL.sub(_escaped, text)
-
-
-def _escaped(control: re.Match[str]) -> str:
-    return repr(control[0])[1:-1]
 
 
 def start_logging(level: str) -> None:
@@ -57,11 +15,8 @@ def start_logging(level: str) -> None:
 
     The first lines name the environment variables that look like the bridge's and are none.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    log_to_standard_error()
+    logging.getLogger().setLevel(level.upper())
     logging.getLogger("aiohttp.access").setLevel("WARNING")
     logging.getLogger("asyncio").setLevel("WARNING")
     for name, similar in unknown_variables().items():

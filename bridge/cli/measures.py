@@ -22,16 +22,16 @@ from bridge.background.supervisor import Supervisor
 from bridge.cli.stalls import BOUNDS_S, Stalls
 from bridge.engine.namespace import RabbitNamespace
 from bridge.engine.poison import PLACES, Poison
-from bridge.gateway.admission import Ended, Refused
+from bridge.gateway.client.admission import ConnectionEnd, NotAdmitted
 from bridge.gateway.server import Gateway
-from bridge.machine.standbys import Standbys
+from bridge.machine.inbox.standbys import Standbys
 from bridge.machine.suspects import Suspect
-from bridge.sidecar.meters import Histogram, Meters
+from bridge.sidecar.leader.meters import Histogram, Meters
 from bridge.sidecar.sidecar import Sidecar
 
 _PREFIX = "busbridge_"
 
-_Reason = TypeVar("_Reason", Ended, Refused)
+_Reason = TypeVar("_Reason", ConnectionEnd, NotAdmitted)
 
 _LABELS = ("entity",)
 
@@ -57,6 +57,14 @@ _ENTITY_TOTALS = {
     "published": ("journal_entries", "Entries written to the journal."),
     "activated": ("activated", "Scheduled messages that became active."),
     "duplicates": ("duplicates_dropped", "Messages whose id had been accepted in the window."),
+    "copies_again": (
+        "copies_dropped",
+        "Messages of relays, and forwarded ones, that were dropped because they came before.",
+    ),
+    "copies_too_late": (
+        "copies_too_late",
+        "Messages of relays that became dead letters: they were not to come any more.",
+    ),
     "lost": (
         "subscription_messages_lost",
         "Messages that had left the journal before a subscription that was left out came back.",

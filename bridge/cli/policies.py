@@ -24,7 +24,7 @@ from bridge.cli.policies_input import (
     write_output,
 )
 from bridge.cli.process import advice
-from bridge.cli.terminal import is_coloured
+from bridge.commands.terminal import is_coloured
 from bridge.model.errors import ServiceBusError
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.policy import PRIORITY
@@ -71,13 +71,19 @@ _EXAMPLES = {
         "busbridge policies apply orders.plan --yes",
         "busbridge policies apply template.json --prune --allow",
     ),
-    "check": ("busbridge policies check template.json --rabbitmqctl",),
-    "adopt": ("busbridge policies adopt --as config -o Config.json",),
-    "remove": ("busbridge policies remove --allow",),
+    "check": (
+        "busbridge policies check template.json --rabbitmqctl",
+        "busbridge policies check template.json --vhost orders",
+    ),
+    "adopt": (
+        "busbridge policies adopt --as config -o Config.json",
+        "busbridge policies adopt --rabbitmqctl > definitions.json",
+    ),
+    "remove": ("busbridge policies remove --allow", "busbridge policies remove --vhost orders"),
 }
 
 
-def add_arguments(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with its own commands."""
     policies = _parser(
         commands, "policies", "", "RabbitMQ policies and definitions from Service Bus definitions"
@@ -153,7 +159,7 @@ def run(arguments: argparse.Namespace) -> int:
                 return _report(arguments)
             case _:
                 return policies_live.run(arguments)
-    except losses.Lost as error:
+    except losses.UnacceptedLosses as error:
         return _said(str(error), LOST)
     except BrokerError as error:
         return _said(f"busbridge: {error}{advice(error, tag='administrator')}", FAILED)

@@ -30,7 +30,7 @@ class OtherFlavour(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class PoliciesComparison:
     """An input's topology, a broker's topology, and the changes between them.
 
     Attributes:
@@ -53,7 +53,7 @@ async def compared(
     arguments: argparse.Namespace,
     reading: Reading,
     version: str,
-) -> Comparison:
+) -> PoliciesComparison:
     """Return the comparison of an input with a broker.
 
     Raises:
@@ -86,7 +86,7 @@ async def compared(
     keep = is_plain and not arguments.prune
     made = plan.make(wanted, export, vhost, keep=keep, prune=arguments.prune)
     names_ = plan.display_names(namespace) if has_lower_names(arguments) else {}
-    return Comparison(
+    return PoliciesComparison(
         made=replace(made, names=names_),
         wanted=wanted,
         there=there,
@@ -107,7 +107,7 @@ def _known(
         raise
 
 
-def save(path: Path, found: Comparison, vhost: str, missing: Sequence[Finding]) -> None:
+def save(path: Path, found: PoliciesComparison, vhost: str, missing: Sequence[Finding]) -> None:
     """Save a plan for `saved_comparison`; nobody else may read the access keys in it."""
     kept = planjson.SavedPlan(
         vhost=vhost,
@@ -124,7 +124,9 @@ def save(path: Path, found: Comparison, vhost: str, missing: Sequence[Finding]) 
         file.write(planjson.saved(kept))
 
 
-async def saved_comparison(broker: LiveBroker, vhost: str, kept: planjson.SavedPlan) -> Comparison:
+async def saved_comparison(
+    broker: LiveBroker, vhost: str, kept: planjson.SavedPlan
+) -> PoliciesComparison:
     """Return the remaining changes of a saved plan.
 
     Raises:
@@ -133,7 +135,7 @@ async def saved_comparison(broker: LiveBroker, vhost: str, kept: planjson.SavedP
     export = await broker.definitions()
     check_vhost(export, vhost)
     made = plan.make(kept.wanted, export, vhost, keep=kept.keep, prune=kept.prune)
-    return Comparison(
+    return PoliciesComparison(
         made=replace(made, names=kept.names, losses=len(kept.losses)),
         wanted=kept.wanted,
         there=live.topology_of(export, vhost),

@@ -247,7 +247,7 @@ def lost(arguments: argparse.Namespace, reading: Reading, version: str) -> tuple
     """Return the losses of the input, accepted or not.
 
     Raises:
-        Lost: `--strict` was given, and a loss is not accepted.
+        UnacceptedLosses: `--strict` was given, and a loss is not accepted.
     """
     found = losses.of(reading, Flavour(arguments.flavour), version)
     if arguments.strict:

@@ -16,9 +16,10 @@ from pathlib import Path
 from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.live import CommandFailed, ConsoleBroker, HttpBroker, LiveBroker
+from bridge.cli.options import add_options, values_of
 from bridge.cli.policies_comparison import (
-    Comparison,
     OtherFlavour,
+    PoliciesComparison,
     check_vhost,
     compared,
     save,
@@ -35,8 +36,7 @@ from bridge.cli.policies_input import (
     write_output,
 )
 from bridge.cli.policies_steps import carry_out
-from bridge.cli.settings import add_options, values_of
-from bridge.cli.terminal import can_ask, confirmed, is_coloured
+from bridge.commands.terminal import can_ask, confirmed, is_coloured
 from bridge.topology import definitions
 from bridge.topology.diff import is_owned, removal
 from bridge.topology.names import EVENTS
@@ -165,7 +165,7 @@ async def _compare(
     missing = lost(arguments, reading, version)
     _check_whole(arguments, reading)
 
-    async def compare() -> Comparison:
+    async def compare() -> PoliciesComparison:
         return await compared(broker, vhost, arguments, reading, version)
 
     found = await compare()
@@ -224,7 +224,7 @@ async def _apply_saved(
             f"The plan is for the virtual host {kept.vhost!r}, not {vhost!r}: say --vhost."
         )
 
-    async def compare() -> Comparison:
+    async def compare() -> PoliciesComparison:
         return await saved_comparison(broker, vhost, kept)
 
     found = await compare()
@@ -288,9 +288,9 @@ def _overridden(made: Plan) -> str:
 
 async def _apply(
     broker: LiveBroker,
-    found: Comparison,
+    found: PoliciesComparison,
     vhost: str,
-    compare: Callable[[], Awaitable[Comparison]],
+    compare: Callable[[], Awaitable[PoliciesComparison]],
 ) -> int:
     """Make the changes; repeat what somebody else undid, without new destructive changes."""
     changes = found.made.changes

@@ -10,7 +10,7 @@ from itertools import chain, groupby
 from bridge.broker import declaration_fence
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.live import CommandFailed, LiveBroker
-from bridge.cli.terminal import progress
+from bridge.commands.terminal import progress
 from bridge.topology.diff import Action, Change
 from bridge.topology.resources import (
     Binding,

@@ -9,7 +9,7 @@ EVERY_S = 5.0
 """The shortest time between two lines; a start that is shorter prints none."""
 
 
-class Progress:
+class StartProgress:
     """Prints how far a start has come.
 
     Args:

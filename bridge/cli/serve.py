@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bridge.access.access import Access
 from bridge.admin.service import Service
-from bridge.cli.access_file import WELL_KNOWN_RULE, AccessFile, policy_of
+from bridge.cli.access_file import AccessFile, policy_of
 from bridge.cli.bridge import bridge_of
 from bridge.cli.certified import Certified, certify
 from bridge.cli.config import read_config
@@ -16,12 +16,12 @@ from bridge.cli.listening import listen
 from bridge.cli.logs import start_logging
 from bridge.cli.process import run_to_end
 from bridge.cli.settings import Settings, read_settings
+from bridge.gateway.client.settings import GatewaySettings as GatewaySettings
+from bridge.gateway.http.site import authorize
 from bridge.gateway.server import Gateway
-from bridge.gateway.settings import Settings as GatewaySettings
-from bridge.gateway.site import authorize
 from bridge.model import entity as model
-from bridge.model.access_policy import Policy
-from bridge.model.access_rules import RuleSet
+from bridge.model.access_policy import AccessPolicy
+from bridge.model.access_rules import WELL_KNOWN_RULE, AccessRuleSet
 from bridge.rest.application import application
 from bridge.rest.messages import Messages
 from bridge.topology.entity_table import Changes
@@ -57,7 +57,7 @@ def _listeners(settings: Settings) -> _Listeners:
 
 async def _serve(
     settings: Settings,
-    policy: Policy,
+    policy: AccessPolicy,
     config: model.Namespace | None,
     listeners: _Listeners,
     certified: Certified,
@@ -102,7 +102,7 @@ class Heeding:
         """Take over changed definitions; new entities end no link."""
         self._take_rules(changes)
         if changes.before:
-            self._gateway.recheck()
+            self._gateway.connections.recheck()
 
     def _take_rules(self, changes: Changes) -> None:
         """Take over access rules, if any has changed."""
@@ -121,7 +121,7 @@ class Heeding:
         if before == after and own == self._of_namespace:
             return
         self._gateway.access.take_definitions(
-            RuleSet(namespace=self._of_namespace, entities=dict(self._of_entities.values()))
+            AccessRuleSet(namespace=self._of_namespace, entities=dict(self._of_entities.values()))
         )
 
 

@@ -1,8 +1,4 @@
-"""Options of `busbridge serve` and `sidecar`, with their environment variables.
-
-The table `OPTIONS` holds all options: `--rabbitmq-url` is also `BUSBRIDGE_RABBITMQ_URL`, and so on.
-An option takes precedence over its environment variable.
-"""
+"""The settings of `busbridge serve` and `sidecar`: their options, checked."""
 
 from __future__ import annotations
 
@@ -16,132 +12,23 @@ from pathlib import Path
 
 from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.broker.management.http import default_urls
-from bridge.model.entity import SESSION_SHARDS_DEFAULT, SESSION_SHARDS_MAX, Tier
-
-PORT_DEFAULT = 5672
-"""The port of Azure's emulator."""
-
-ADMIN_PORT_DEFAULT = 5300
-"""The HTTP port of Azure's emulator."""
-
-TLS_PORT_DEFAULT = 5671
-"""The port of AMQP over TLS (AMQP 1.0, IANA)."""
-
+from bridge.cli.options import (
+    ADMIN_PORT_DEFAULT,
+    PORT_DEFAULT,
+    TLS_PORT_DEFAULT,
+    values_of,
+)
+from bridge.commands.errors import WrongInput
+from bridge.model.entity import SESSION_SHARDS_MAX, Tier
 
 _LOCALHOST = ("localhost", "127.0.0.1", "::1")
 """What `localhost` leads to; other addresses of loopback it does not reach."""
 
-PREFIX = "BUSBRIDGE_"
-"""The begin of the bridge's environment variables."""
+DRAIN_S_MAX = 3_600
 
 
-class SettingsError(Exception):
+class SettingsError(WrongInput):
     """Error for an invalid option; the text says which option, and what to write instead."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One option: name, meaning, placeholder and default."""
-
-    name: str
-    help: str
-    metavar: str = "VALUE"
-    default: str | None = None
-
-    @property
-    def variable(self) -> str:
-        """The option's environment variable."""
-        return PREFIX + self.name.replace("-", "_").upper()
-
-
-OPTIONS = (
-    Option(
-        name="rabbitmq-url",
-        metavar="URL",
-        help="amqp[s]://user:password@host[:port][,host2...]/vhost; without it a private RabbitMQ "
-        "is started and its data kept in --data-dir",
-    ),
-    Option(name="rabbitmq-ca", metavar="FILE", help="CA that signed RabbitMQ's certificate"),
-    Option(name="rabbitmq-cert", metavar="FILE", help="client certificate for RabbitMQ"),
-    Option(name="rabbitmq-key", metavar="FILE", help="its key, if not in the same file"),
-    Option(
-        name="management-url",
-        metavar="URL",
-        help="RabbitMQ's management API, several with commas between them; default: port 15672 "
-        "(amqps: https and 15671) at each host of --rabbitmq-url",
-    ),
-    Option(
-        name="data-dir",
-        metavar="DIR",
-        default=".busbridge",
-        help="where the private RabbitMQ lives",
-    ),
-    Option(name="host", metavar="ADDRESS", default="127.0.0.1", help="address to listen on"),
-    Option(
-        name="port",
-        metavar="PORT",
-        help="port of AMQP 1.0 and HTTP, both plain or in TLS; "
-        f"default {PORT_DEFAULT} or the next free",
-    ),
-    Option(
-        name="admin-port",
-        metavar="PORT",
-        help=f"HTTP port of health and metrics; default {ADMIN_PORT_DEFAULT} or the next free",
-    ),
-    Option(
-        name="tls-cert",
-        metavar="FILE",
-        help="certificate for TLS; without it one is made in --data-dir on loopback, and wherever "
-        "--tls-name is given (see `busbridge trust`)",
-    ),
-    Option(name="tls-key", metavar="FILE", help="its key, if not in the same file"),
-    Option(
-        name="tls-name",
-        metavar="NAME",
-        help="host name or address that the certificate made is for, several with commas between "
-        "them; it is always for localhost, 127.0.0.1 and ::1",
-    ),
-    Option(
-        name="tls-port",
-        metavar="PORT",
-        help="port of TLS alone, several with commas between them, as 5671,443; default with "
-        f"--tls-cert: {TLS_PORT_DEFAULT} or the next free",
-    ),
-    Option(
-        name="connections-max",
-        metavar="COUNT",
-        default="5000",
-        help="connections of all clients together; those above are refused",
-    ),
-    Option(
-        name="unauthenticated-max",
-        metavar="COUNT",
-        default="100",
-        help="connections of one address that have shown no token yet; those above are refused",
-    ),
-    Option(
-        name="session-shards",
-        metavar="COUNT",
-        default=str(SESSION_SHARDS_DEFAULT),
-        help=f"1 to {SESSION_SHARDS_MAX}: queues that share the sessions of an entity which is "
-        "created from now on, each owned by one bridge",
-    ),
-    Option(
-        name="own-vhost",
-        metavar="yes/no",
-        default="no",
-        help="yes: RabbitMQ's virtual host has no quorum queues but ours (docs/policies.md)",
-    ),
-    Option(name="config", metavar="FILE", help="entities, in the schema of Azure's emulator"),
-    Option(name="auth", metavar="FILE", help="shared access rules (JSON); see docs/operations.md"),
-    Option(
-        name="tier",
-        metavar="TIER",
-        help="Basic, Standard or Premium; default: what RabbitMQ has of this namespace, "
-        "else Standard",
-    ),
-    Option(name="log-level", metavar="LEVEL", default="info", help="debug, info, warning or error"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +49,7 @@ class Settings:
         tls: the given certificate and key; `None` if not given.
         tls_names: names for the bridge's own certificate, besides loopback.
         tls_ports: ports that take nothing but TLS.
+        drain_s: how long a stop waits for clients to settle what they hold.
         tier: `None` if not given.
     """
 
@@ -176,6 +64,7 @@ class Settings:
     tls_ports: tuple[Port, ...]
     connections_max: int
     unauthenticated_max: int
+    drain_s: int
     session_shards: int
     owns_vhost: bool
     config: Path | None
@@ -217,31 +106,6 @@ class Settings:
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
-def add_options(parser: argparse._ActionsContainer, only: Collection[str] = ()) -> None:
-    """Add the options of `serve`, or some; absent options are `None` until `read_settings`."""
-    for option in OPTIONS:
-        if only and option.name not in only:
-            continue
-        default = f" [{option.default}]" if option.default else ""
-        parser.add_argument(
-            f"--{option.name}",
-            metavar=option.metavar,
-            help=f"{option.help}{default} (${option.variable})".replace("%", "%%"),
-        )
-
-
-def values_of(
-    arguments: argparse.Namespace, environment: Mapping[str, str], only: Collection[str] = ()
-) -> dict[str, str | None]:
-    """Return what options and environment say, by the options' names."""
-    values: dict[str, str | None] = {}
-    for option in OPTIONS:
-        given = getattr(arguments, option.name.replace("-", "_"), None)
-        said = environment.get(option.variable) if not only or option.name in only else None
-        values[option.name] = given or said or option.default
-    return values
-
-
 def read_settings(
     arguments: argparse.Namespace,
     environment: Mapping[str, str] = os.environ,
@@ -269,6 +133,7 @@ def read_settings(
         tls_ports=_tls_ports(values),
         connections_max=_count(values, "connections-max"),
         unauthenticated_max=_count(values, "unauthenticated-max"),
+        drain_s=_count(values, "drain", DRAIN_S_MAX, least=0),
         session_shards=_count(values, "session-shards", SESSION_SHARDS_MAX),
         owns_vhost=_choice(values, "own-vhost", "yes", "no") == "yes",
         config=_file(values, "config"),
@@ -344,10 +209,12 @@ def _asked_for(name: str, text: str) -> Port:
     return Port(number=int(text), was_asked_for=True)
 
 
-def _count(values: Mapping[str, str | None], name: str, most: int = 1_000_000) -> int:
+def _count(
+    values: Mapping[str, str | None], name: str, most: int = 1_000_000, least: int = 1
+) -> int:
     text = values[name] or ""
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= most:
-        raise SettingsError(f"--{name} takes a number from 1 to {most}, not {text!r}.")
+    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+        raise SettingsError(f"--{name} takes a number from {least} to {most}, not {text!r}.")
     return int(text)
 
 

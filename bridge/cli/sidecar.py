@@ -12,8 +12,10 @@ import socket
 from bridge.cli.config import read_config
 from bridge.cli.listening import listen
 from bridge.cli.logs import start_logging
+from bridge.cli.options import add_options
 from bridge.cli.process import run_to_end
-from bridge.cli.settings import Settings, add_options, read_settings
+from bridge.cli.settings import Settings, read_settings
+from bridge.commands.parser import add_examples
 from bridge.model import entity as model
 
 OPTIONS = (
@@ -25,6 +27,7 @@ OPTIONS = (
     "data-dir",
     "host",
     "admin-port",
+    "drain",
     "session-shards",
     "config",
     "tier",
@@ -34,12 +37,17 @@ OPTIONS = (
 ignored."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "sidecar", help="run a bridge without AMQP 1.0, for applications on RabbitMQ itself"
     )
     add_options(parser, only=OPTIONS)
+    add_examples(
+        parser,
+        "busbridge sidecar --config Config.json",
+        "BUSBRIDGE_RABBITMQ_URL=amqp://user:password@host/vhost busbridge sidecar",
+    )
     parser.set_defaults(run=run)
 
 

@@ -1,8 +1,9 @@
-"""Orderly stop of the process: signals, and time limits of less than five seconds in all."""
+"""Orderly stop of the process: signals, the drain, and then less than five seconds in all."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 from collections.abc import Callable, Coroutine
@@ -13,7 +14,7 @@ from bridge.broker.errors import BrokerError
 _log = logging.getLogger("busbridge.serve")
 
 STOP_S = 3.0
-"""Time for all parts together, from the signal on; the end of the process itself comes on top."""
+"""Time for all parts together, from the drain on; the end of the process itself comes on top."""
 
 STEP_S = 2.0
 """Maximum time for one part; mostly a part takes milliseconds."""
@@ -21,20 +22,25 @@ STEP_S = 2.0
 STEP_MIN_S = 0.1
 """Minimum time for a part when earlier parts have used up the time."""
 
+LOOK_S = 0.05
+"""The time between two looks at what clients have to finish."""
+
 
 class Stopping:
     """Handler of SIGTERM and SIGINT, which gives each part its time to stop.
 
-    A signal during the start cancels the starting task; later it ends `wait`.
+    A signal during the start cancels the starting task; later it ends `wait`. SIGINT, or a second
+    signal, ends the drain as well.
     """
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._deadline_s: float | None = None
         self._starting = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
+            loop.add_signal_handler(number, self._on_signal, number)
 
     @property
     def left_s(self) -> float:
@@ -51,6 +57,28 @@ class Stopping:
     async def wait(self) -> None:
         """Wait for the signal."""
         await self._asked.wait()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a signal has come."""
+        return self._asked.is_set()
+
+    async def drain(self, look: Callable[[float], bool], within_s: float) -> None:
+        """Let clients finish what they have.
+
+        Args:
+            look: called again and again with the loop's time; returns whether to go on waiting.
+            within_s: the longest wait.
+        """
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + within_s
+        while not self._hurried.is_set() and look(loop.time()):
+            left_s = end_s - loop.time()
+            if left_s <= 0:
+                _log.info("serve.drained_late seconds=%g", within_s)
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurried.wait(), min(LOOK_S, left_s))
 
     async def within(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Stop one part; if the part takes too long, cancel its stop and log a warning."""
@@ -82,10 +110,10 @@ class Stopping:
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         await _cancel(rest, STEP_MIN_S)
 
-    def _on_signal(self) -> None:
+    def _on_signal(self, number: signal.Signals) -> None:
         _log.info("serve.stopping")
-        if self._deadline_s is None:
-            self._deadline_s = asyncio.get_running_loop().time() + STOP_S
+        if number is signal.SIGINT or self.is_asked:
+            self._hurried.set()
         if self._starting is not None:
             self._starting.cancel()
             self._starting = None

@@ -9,7 +9,9 @@ import argparse
 import shlex
 from pathlib import Path
 
-from bridge.cli.settings import Settings, SettingsError, add_options, read_settings
+from bridge.cli.options import add_options
+from bridge.cli.settings import Settings, SettingsError, read_settings
+from bridge.commands.parser import add_examples
 
 STORE_PASSWORD = "changeit"
 """What Java's own store has; it holds no secret."""
@@ -43,12 +45,13 @@ Go (Linux)
 """
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     trusting = commands.add_parser(
         "trust", help="print what each SDK needs to trust the bridge's certificate"
     )
     add_options(trusting, only=_OPTIONS)
+    add_examples(trusting, "busbridge trust", "busbridge trust --data-dir /var/lib/busbridge")
     trusting.set_defaults(run=run)
 
 

@@ -7,7 +7,8 @@ import os
 import re
 from collections.abc import Mapping
 
-from bridge.cli.settings import OPTIONS, PREFIX
+from bridge.cli.options import OPTIONS, PREFIX
+from bridge.commands.target import VARIABLE
 
 _TESTS = re.compile(r"TEST_\w+|PARITY_\w+|FAILPOINT|UPDATE_GOLDEN")
 """Variables of the project's own tests, behind the prefix."""
@@ -19,6 +20,7 @@ def unknown_variables(environment: Mapping[str, str] = os.environ) -> dict[str, 
     Each with the variable that has the most similar name, "" if none is similar.
     """
     known = [option.variable.removeprefix(PREFIX) for option in OPTIONS]
+    known.append(VARIABLE.removeprefix(PREFIX))
     unknown = {}
     for name in sorted(environment):
         own = name.removeprefix(PREFIX)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -155,7 +155,7 @@ class RuleVerbs(Protocol):
         """
 
 
-class Namespace(Protocol):
+class NamespaceVerbs(Protocol):
     """The entities of a namespace, and all verbs on them."""
 
     @property
@@ -205,6 +205,16 @@ class Namespace(Protocol):
                 is stored, nor will be.
             ServerBusy: RabbitMQ takes no messages now.
             MessageSizeExceeded, EntityDisabled, NotAllowed, QuotaExceeded: see `model.errors`.
+        """
+
+    async def begin_sending_each(
+        self, path: EntityPath, each: Iterator[Outgoing], done: OnSent
+    ) -> None:
+        """Do what `begin_sending` does with a batch of any number of messages, made one by one.
+
+        Other tasks get turns of the event loop meanwhile. Returns when the batch is published, or
+        raises what the iterator raises, or the error of `begin_sending`: then nothing is stored,
+        and `done` is not called.
         """
 
     async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridge.background.shared import Shared
 from bridge.broker.management.api import Management
-from bridge.engine.settlement.locktable import LockTable
+from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.topology import names
 
 
@@ -16,7 +16,7 @@ class Bridges:
     missing, somebody has deleted the exchange: then the queues are listed.
     """
 
-    def __init__(self, management: Management, locks: LockTable) -> None:
+    def __init__(self, management: Management, locks: ProcessLocks) -> None:
         self._management = management
         self._locks = locks
         self._listing: Shared[None, list[bytes]] = Shared(self._list)

@@ -31,7 +31,7 @@ from functools import partial
 from bridge.background.supervisor import Supervisor
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
-from bridge.engine.api import Namespace, Received, ReceiveMode, SessionReceiver
+from bridge.engine.api import NamespaceVerbs, Received, ReceiveMode, SessionReceiver
 from bridge.engine.client_page import COUNT_MAX, integers, page, whole
 from bridge.model.errors import ServiceBusError, SessionLockLost
 from bridge.model.name import EntityPath, parse_path
@@ -83,7 +83,7 @@ class ClientSessions:
     """
 
     def __init__(
-        self, verbs: Namespace, tell: Tell, is_there: IsThere, supervisor: Supervisor
+        self, verbs: NamespaceVerbs, tell: Tell, is_there: IsThere, supervisor: Supervisor
     ) -> None:
         self._verbs = verbs
         self._tell = tell

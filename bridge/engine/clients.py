@@ -16,10 +16,11 @@ import json
 from typing import Protocol
 
 from bridge.background.supervisor import Supervisor
-from bridge.engine.api import Namespace, ReceiveMode
+from bridge.engine.api import NamespaceVerbs, ReceiveMode
 from bridge.engine.client_holds import ClientHolds
 from bridge.engine.client_page import COUNT_MAX, integers, page, whole
 from bridge.engine.client_sessions import SESSION, ClientSessions, IsThere, Tell
+from bridge.engine.peers import Peers, Question
 from bridge.model.name import EntityPath, parse_path
 from bridge.wire.basic import Table
 from bridge.wire.reply import encode_done, encode_found
@@ -29,7 +30,7 @@ CLIENT = "client-"
 """The prefix of `do` in clients' questions."""
 
 
-class Verbs(Namespace, Protocol):
+class Verbs(NamespaceVerbs, Protocol):
     """The verbs of a namespace for the library's clients."""
 
     def describe(self, path: EntityPath) -> bytes:
@@ -43,33 +44,33 @@ class Clients:
     """Answers the library's clients.
 
     Args:
+        peers: hands over what the clients ask.
+        holds: is told how many messages the clients hold.
         tell, is_there, supervisor: see `ClientSessions`.
-
-    Attributes:
-        holds: the counts of messages that the clients hold.
     """
 
-    def __init__(self, verbs: Verbs, tell: Tell, is_there: IsThere, supervisor: Supervisor) -> None:
+    def __init__(
+        self,
+        verbs: Verbs,
+        peers: Peers,
+        holds: ClientHolds,
+        tell: Tell,
+        is_there: IsThere,
+        supervisor: Supervisor,
+    ) -> None:
         self._verbs = verbs
-        self.holds = ClientHolds()
+        self._holds = holds
         self._sessions = ClientSessions(verbs, tell, is_there, supervisor)
+        peers.answer(CLIENT, self._carry_out)
 
-    async def carry_out(self, what: str, question: Table, address: str) -> bytes:
-        """Carry out a client's question; return the answer.
-
-        Args:
-            address: the client's reply address.
-
-        Raises:
-            ServiceBusError: the question is refused.
-            LookupError, ValueError, TypeError: the question cannot be read.
-        """
-        what = what.removeprefix(CLIENT)
+    async def _carry_out(self, asked: Question) -> bytes:
+        """Carry out a client's question; return the answer."""
+        what, question, address = asked.what.removeprefix(CLIENT), asked.table, asked.address
         if what.startswith(SESSION):
             return await self._sessions.carry_out(what.removeprefix(SESSION), question, address)
         path = parse_path(string(question, "path"))
         if "held" in question:
-            self.holds.note(path.entity, address, integers(question, "held"))
+            self._holds.note(path.entity, address, integers(question, "held"))
         match what:
             case "describe":
                 return encode_found(self._verbs.describe(path))

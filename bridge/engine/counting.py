@@ -25,11 +25,12 @@ from bridge.broker.management.api import SINGLE_MAX, Figures, Management
 from bridge.broker.ready_counts import ReadyCounts
 from bridge.engine import texts
 from bridge.engine.bridges import Bridges
+from bridge.engine.count_questions import HELD, CountQuestions, CountsAnswer, WaitingHere
 from bridge.engine.deferral.entities import Deferral
 from bridge.engine.entity_counts import Answers, queues_of
-from bridge.engine.ownership.services import Services
-from bridge.engine.peers import HELD, Peers, Told, WaitingHere
+from bridge.engine.peers import Peers
 from bridge.engine.receiving.receivers import Receiving
+from bridge.engine.services import Services
 from bridge.engine.sessions.accepting import Accepting
 from bridge.model import entity as model
 from bridge.model.counts import Counts
@@ -97,11 +98,11 @@ class Counting:
         self._receiving = receiving
         self._deferral = deferral
         self._sessions = sessions
-        self._peers = peers
         self._of_clients = of_clients
         self._scheduled = scheduled
         self._accessed = accessed
         self._waiting_here = waiting_here
+        self._questions = CountQuestions(peers, self.held, self.scheduled, accessed, waiting_here)
         self._last: dict[str, _Known] = {}
         self._counting: Shared[model.Entity, None] = Shared(self._count_all)
         self._figures: Shared[None, Mapping[str, Figures]] = Shared(self._list_figures)
@@ -226,7 +227,7 @@ class Counting:
         except ServiceBusError as error:
             log.warning("counts.unanswered entities=%d error=%s", len(paths), error)
             return
-        told.append(Told(self.held(paths), self.scheduled(paths), self._accessed(paths)))
+        told.append(CountsAnswer(self.held(paths), self.scheduled(paths), self._accessed(paths)))
         sums = _sums([each.held for each in told], len(paths) * HELD)
         for at, path in enumerate(paths):
             answers.held[path] = sums[HELD * at : HELD * at + HELD]
@@ -300,18 +301,20 @@ class Counting:
         if known is not None:
             return known
         asks = (
-            self._peers.waiting(each, path, start, count) for each in await self._bridges.others()
+            self._questions.waiting(each, path, start, count)
+            for each in await self._bridges.others()
         )
         answers = await asyncio.gather(*asks)
         return sorted({number for answer in answers for number in answer})[:count]
 
-    async def _ask(self, bridge: bytes, paths: Sequence[str]) -> Told:
+    async def _ask(self, bridge: bytes, paths: Sequence[str]) -> CountsAnswer:
         """Return what a bridge tells of entities; nothing if it is gone."""
         try:
-            return await self._peers.counts(bridge, paths)
+            return await self._questions.counts(bridge, paths)
         except ServerBusy as error:
             if isinstance(error.__cause__, PublishRefused):
-                return Told()  # its queue is dead with its node, and its messages are returned
+                # Its queue is dead with its node, and its messages are returned.
+                return CountsAnswer()
             raise
         except BrokerError as error:
             raise ServerBusy(texts.busy(error)) from error

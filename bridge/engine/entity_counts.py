@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bridge.broker.errors import BrokerSilent
 from bridge.broker.management.api import Figures
 from bridge.broker.ready_counts import ReadyCounts
-from bridge.engine.peers import HELD
+from bridge.engine.count_questions import HELD
 from bridge.model import entity as model
 from bridge.model.counts import Counts
 from bridge.model.forwarding import target_of
@@ -76,7 +76,7 @@ class Answers:
         arrived = max(count(names.inbox(path)) - 1, 0) if is_queue else 0
         there = sum(map(count, active_queues(entity))) + held[0] + arrived
         is_source = bool(target_of(entity))
-        return Counts(
+        found = Counts(
             active=0 if is_source else there,
             transfer=there if is_source else 0,
             dead_letter=count(names.dead_letter_queue(path)) + held[1],
@@ -85,6 +85,10 @@ class Answers:
             size_bytes=size_bytes,
             accessed_ms=accessed_ms,
         )
+        if size_bytes is None or size_bytes >= found.total:
+            return found
+        # RabbitMQ's figures are some seconds old: a message has a byte until they say more.
+        return replace(found, size_bytes=found.total)
 
     def _size_bytes(self, entity: model.Entity) -> int | None:
         figures = self.figures

@@ -17,15 +17,16 @@ import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 from bridge.broker.errors import BrokerError, PublishRefused, Unroutable
 from bridge.engine.administration.notifications import Notifications
-from bridge.engine.peers import STANDBYS, Peers
-from bridge.engine.settlement.locktable import LockTable
-from bridge.machine.standbys import DIGEST_BYTES, Standbys, Told
+from bridge.engine.peers import Peers, Question
+from bridge.engine.settlement.locktable import ProcessLocks
+from bridge.machine.inbox.standbys import DIGEST_BYTES, StandbyNotice, Standbys
 from bridge.model.errors import ServiceBusError
 from bridge.wire.basic import Table, text
+from bridge.wire.reply import encode_done
+from bridge.wire.sessions import content
 
 BEAT_S = 1.0
 """Time between two questions to each other bridge."""
@@ -36,6 +37,9 @@ CHANGES_S = 0.2
 HERE_S = 10.0
 """Time between two notifications, for bridges that missed one. All is told anew then: while this
 bridge had no queue, the others may have forgotten it, and all that it had told."""
+
+STANDBYS = "standbys"
+"""The name of a question without an answer: which inboxes a bridge consumes."""
 
 RETURN_S = 5.0
 """Time after a new connection within which no other bridge counts as gone: RabbitMQ has failed,
@@ -59,7 +63,7 @@ class Membership:
     """
 
     def __init__(
-        self, standbys: Standbys, peers: Peers, notifications: Notifications, locks: LockTable
+        self, standbys: Standbys, peers: Peers, notifications: Notifications, locks: ProcessLocks
     ) -> None:
         self.standbys = standbys
         self.on_changed: Callable[[], None] = _nothing
@@ -70,7 +74,7 @@ class Membership:
         self._here_s = float("-inf")
         self._judges_from_s = float("-inf")
         self._wake = asyncio.Event()
-        peers.on_standbys = self._on_question
+        peers.answer(STANDBYS, self._on_question)
         notifications.on_here = self._met
 
     def __repr__(self) -> str:
@@ -107,7 +111,7 @@ class Membership:
 
     def _tell(self, bridge: bytes) -> None:
         queue = self._queues[bridge]
-        told = self.standbys.untold(bridge) or Told(False, ())
+        told = self.standbys.untold(bridge) or StandbyNotice(False, ())
         question: Table = {
             "do": text(STANDBYS),
             "bridge": ("x", self.standbys.own),
@@ -133,18 +137,19 @@ class Membership:
             self.standbys.forget(bridge)
             self.on_changed()
 
-    def _on_question(self, question: Table) -> None:
+    async def _on_question(self, question: Question) -> bytes:
         bridge, queue, consumed, stopped = (
-            cast(bytes, question[name][1]) for name in ("bridge", "queue", "consumed", "stopped")
+            content(question.table, name) for name in ("bridge", "queue", "consumed", "stopped")
         )
         self._met(bridge, queue)
-        told = Told(bool(question["all"][1]), _digests(consumed), _digests(stopped))
+        told = StandbyNotice(bool(question.table["all"][1]), _digests(consumed), _digests(stopped))
         if told.is_whole or told.consumed or told.stopped:
             self.standbys.hear(bridge, told)
             self.on_changed()
+        return encode_done(())
 
     def _met(self, bridge: bytes, queue: bytes) -> None:
-        """Note a bridge and its queue; one with a new queue may have missed what it was told."""
+        """Note a bridge and its queue; with a new queue it may have missed messages."""
         if bridge == self.standbys.own or self._queues.get(bridge) == queue:
             return
         log.info("bridge.here name=%s queue=%s", bridge.hex(), queue.hex())

@@ -11,11 +11,11 @@ from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine.administration.unmet_settings import UnmetSettings
 from bridge.engine.clock import now_ms
-from bridge.engine.ownership.services import Services
 from bridge.engine.receiving.receivers import Receiving
+from bridge.engine.services import Services
 from bridge.engine.sessions.accepting import Accepting
 from bridge.machine.suspects import Suspect
-from bridge.topology.lacking import Lack
+from bridge.topology.lacking import Lack, in_words
 from bridge.topology.policy import PREFIX, winners
 from bridge.topology.resources import Policy, Queue
 
@@ -25,13 +25,40 @@ MADE_AGAIN_MS = 600_000
 """How long health names a resource that was made again."""
 
 
-class State:
+class MadeAgain:
+    """Resources and policies that were missing, and were made again within `MADE_AGAIN_MS`."""
+
+    def __init__(self) -> None:
+        self._at_ms: dict[str, int] = {}
+
+    def note(self, name: str) -> None:
+        """Note that a resource or policy is made again; its name is in words."""
+        self._at_ms[name] = now_ms()
+
+    def note_queue(self, queue: Queue) -> None:
+        """Note that a queue is made again."""
+        self.note(in_words(queue))
+
+    @property
+    def sentences(self) -> list[str]:
+        """A sentence for each of them."""
+        since_ms = now_ms() - MADE_AGAIN_MS
+        self._at_ms = {name: at for name, at in self._at_ms.items() if at > since_ms}
+        return [
+            f"RabbitMQ had lost {name}, deleted or changed by hand; the bridge made it again at "
+            f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}."
+            for name, at_ms in self._at_ms.items()
+        ]
+
+
+class Health:
     """The engine's health.
 
     Attributes:
         management: the management API's error at the last attempt, else `None`.
         findings: a sentence for each foreign policy that overrides the bridge's.
         conflicts: a sentence for each resource that is there with other settings.
+        made_again: the resources and policies that were made again.
     """
 
     def __init__(
@@ -40,7 +67,9 @@ class State:
         receiving: Receiving,
         sessions: Accepting,
         unmet: UnmetSettings,
+        made_again: MadeAgain,
     ) -> None:
+        self.made_again = made_again
         self._unmet = unmet
         self._sender = services.sender
         self._connections = services.connections
@@ -53,11 +82,10 @@ class State:
         self._alarm = ""
         services.sender.on_blocked = self._note_alarm
         self.conflicts: Sequence[str] = ()
-        self._made_again: dict[str, int] = {}
         self._refused: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        return f"State(reasons={self.reasons!r})"
+        return f"Health(reasons={self.reasons!r})"
 
     @property
     def is_ready(self) -> bool:
@@ -79,7 +107,7 @@ class State:
         """A sentence for each fault of a single entity."""
         silent = [each.sentence for each in self.silent]
         there = [*self.conflicts, *self._refused.values(), *self._unmet.sentences]
-        return [*silent, *self._sessions.natives, *there, *self._made_again_sentences()]
+        return [*silent, *self._sessions.natives, *there, *self.made_again.sentences]
 
     @property
     def alarm(self) -> str:
@@ -93,7 +121,7 @@ class State:
         self._note_alarm()
 
     def _note_alarm(self) -> None:
-        """Log an alarm's begin and its end, whoever has told of it."""
+        """Log an alarm's begin and end, told by a connection or by the management API."""
         before, self._alarm = self._alarm, self.alarm
         if self._alarm and not before:
             log.warning("rabbitmq.alarm_begins alarm=%r", self._alarm)
@@ -115,19 +143,6 @@ class State:
             self._refused[path.lower()] = (
                 f"RabbitMQ refuses to make a resource of {path!r}, which is tried again: {error}."
             )
-
-    def note_made_again(self, name: str) -> None:
-        """Name a resource or policy that was missing and is made again, for `MADE_AGAIN_MS`."""
-        self._made_again[name] = now_ms()
-
-    def _made_again_sentences(self) -> list[str]:
-        since_ms = now_ms() - MADE_AGAIN_MS
-        self._made_again = {name: at for name, at in self._made_again.items() if at > since_ms}
-        return [
-            f"RabbitMQ had lost {name}, deleted or changed by hand; the bridge made it again at "
-            f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}."
-            for name, at_ms in self._made_again.items()
-        ]
 
     @property
     def silent(self) -> list[Suspect]:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from bridge.gateway.admission import Ended, Visit
-from bridge.gateway.connection import Connection
-
-if TYPE_CHECKING:
-    from bridge.gateway.server import Gateway
+from bridge.gateway.client.admission import ConnectionEnd, Visit
+from bridge.gateway.client.connections import Connections
+from bridge.gateway.connection.connection import ClientConnection
+from bridge.gateway.http.site import Site
 
 _TLS_HANDSHAKE = b"\x16"
 """The type of a TLS record that begins a handshake (RFC 8446, section 5.1)."""
@@ -52,8 +51,9 @@ class FirstByte(asyncio.Protocol):
     supports.
     """
 
-    def __init__(self, gateway: Gateway, visit: Visit) -> None:
-        self._gateway = gateway
+    def __init__(self, connections: Connections, site: Site, visit: Visit) -> None:
+        self._connections = connections
+        self._site = site
         self._visit = visit
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -61,14 +61,14 @@ class FirstByte(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first byte of a connected client, for the time of a login at most."""
         self._transport = cast(asyncio.Transport, transport)
-        self._gateway.others.add(self._transport)
+        self._connections.others.add(self._transport)
         loop = asyncio.get_running_loop()
-        left_s = self._visit.left_s(self._gateway.settings.authorization_s)
+        left_s = self._visit.left_s(self._connections.settings.authorization_s)
         self._timer = loop.call_later(left_s, self._on_silent)
 
     def _on_silent(self) -> None:
         if self._transport is not None:
-            self._gateway.admission.ended[Ended.UNAUTHENTICATED] += 1
+            self._connections.admission.ended[ConnectionEnd.UNAUTHENTICATED] += 1
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -78,9 +78,9 @@ class FirstByte(asyncio.Protocol):
             return
         protocol: asyncio.Protocol
         if data[0] in _HTTP:
-            protocol = self._gateway.site.connection(self._visit)
+            protocol = self._site.connection(self._visit)
         else:
-            protocol = Connection(self._gateway, self._visit)
+            protocol = ClientConnection(self._connections, self._visit)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         protocol.data_received(data)
@@ -93,7 +93,7 @@ class FirstByte(asyncio.Protocol):
     def _leave(self) -> asyncio.Transport | None:
         transport, self._transport = self._transport, None
         if transport is not None:
-            self._gateway.others.discard(transport)
+            self._connections.others.discard(transport)
         if self._timer is not None:
             self._timer.cancel()
         return transport

@@ -13,7 +13,7 @@ from functools import partial
 
 from bridge.background.supervisor import Supervisor
 from bridge.background.tasks import Tasks
-from bridge.gateway.admission import Admission, Ended, Refused, Visit
+from bridge.gateway.client.admission import Admission, ConnectionEnd, NotAdmitted, Visit
 from bridge.gateway.first_byte import begins_tls
 
 _log = logging.getLogger("busbridge.gateway")
@@ -96,7 +96,7 @@ class Listener:
                     raise
                 continue
             visit = self._admission.enter(address[0])
-            if isinstance(visit, Refused):
+            if isinstance(visit, NotAdmitted):
                 client.close()
             else:
                 self._connecting.start(self._connect(client, visit), "connection's begin")
@@ -105,11 +105,11 @@ class Listener:
                 await asyncio.sleep(0)
 
     async def _connect(self, client: socket.socket, visit: Visit) -> None:
-        reason = Ended.UNAUTHENTICATED
+        reason = ConnectionEnd.UNAUTHENTICATED
         try:
             async with asyncio.timeout(visit.left_s(self._handshake_s)):
                 tls = await self._tls_of(client)
-            reason = Ended.TLS
+            reason = ConnectionEnd.TLS
             if tls is not None:
                 _buffer(client, UNAUTHENTICATED_BUFFER_BYTES)
                 visit.on_known = partial(_buffer, client, KNOWN_BUFFER_BYTES)

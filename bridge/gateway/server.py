@@ -8,28 +8,19 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Iterator
-from itertools import islice
 
 from aiohttp import web
 
 from bridge.access.access import Access
 from bridge.background.supervisor import Supervisor
-from bridge.engine.api import Namespace
-from bridge.gateway.admission import Admission, Ended
-from bridge.gateway.backlog import Backlog
-from bridge.gateway.connection import Connection
-from bridge.gateway.endings import Endings
+from bridge.engine.api import NamespaceVerbs
+from bridge.gateway.client.connections import Connections
+from bridge.gateway.client.settings import GatewaySettings
 from bridge.gateway.first_byte import FirstByte
+from bridge.gateway.http.site import Site
 from bridge.gateway.listener import Listener
-from bridge.gateway.settings import Settings
-from bridge.gateway.site import Site
-from bridge.gateway.turns import Turns
 
 _log = logging.getLogger("busbridge.gateway")
-
-RECHECKS_MAX = 200
-"""The most links that are checked in one turn after a change of entities."""
 
 GOODBYE_S = 0.5
 """How long a stop waits for clients to answer the bridge's close."""
@@ -45,92 +36,32 @@ class Gateway:
         supervisor: keeps the listeners accepting.
 
     Attributes:
-        connections: the AMQP connections.
-        others: the transports of HTTP connections, WebSockets included, and of silent clients.
+        access: verifies tokens and keys.
+        connections: the AMQP connections, and what all connections share.
+        admission, backlog: the limits of all connections, and counts.
         site: the HTTP side of the gateway.
-        admission: the connection limits, and counts of refused connections.
-        backlog: the limits of unfinished, unconfirmed and unread bytes of all connections.
-        turns, turns_of_unauthenticated: the schedulers of client input; unauthenticated clients
-            take no time from others.
-        endings: the ended links that are not released yet.
-        is_stopping: nothing more is taken of any client.
     """
 
     def __init__(
         self,
-        namespace: Namespace,
+        namespace: NamespaceVerbs,
         access: Access,
-        settings: Settings | None = None,
+        settings: GatewaySettings | None = None,
         *,
         app: web.Application | None = None,
         supervisor: Supervisor | None = None,
     ) -> None:
-        self.namespace = namespace
         self.access = access
-        self.settings = settings if settings is not None else Settings()
+        self.settings = settings if settings is not None else GatewaySettings()
         self._supervisor = supervisor or Supervisor()
-        self.connections: set[Connection] = set()
-        self.others: set[asyncio.Transport] = set()
-        self.site = Site(self, app)
-        self.is_stopping = False
-        self.admission = Admission(self.settings.connections_max, self.settings.unauthenticated_max)
-        self.backlog = Backlog(self.settings)
-        loop = asyncio.get_running_loop()
-        self.turns = Turns(loop, self.settings.turn_s)
-        self.turns_of_unauthenticated = Turns(loop, self.settings.unauthenticated_turn_s)
-        self.endings = Endings(loop)
-        self._loop = loop
-        self._unchecked: dict[Connection, None] = {}
-        self._checks: Iterator[None] | None = None
-        self._changed = asyncio.Event()
+        self.connections = Connections(namespace, access, self.settings)
+        self.admission, self.backlog = self.connections.admission, self.connections.backlog
+        self.site = Site(self.connections, app)
         self._listeners: list[Listener] = []
-        access.on_changed.append(self.recheck)
+        access.on_changed.append(self.connections.recheck)
 
     def __repr__(self) -> str:
         return f"<Gateway listeners={len(self._listeners)} connections={len(self.connections)}>"
-
-    def add(self, connection: Connection) -> None:
-        """Add an AMQP connection."""
-        self.connections.add(connection)
-
-    def remove(self, connection: Connection) -> None:
-        """Remove a connection that has ended."""
-        self.connections.discard(connection)
-        self._changed.set()
-
-    def note_ended(self, connection: Connection, reason: Ended) -> None:
-        """Count a connection that the bridge ends."""
-        self.admission.ended[reason] += 1
-        connection.log.info("connection.ended", reason=reason.value)
-
-    def recheck(self, connection: Connection | None = None) -> None:
-        """End the links that are not allowed any more, after a change of entities or of rules.
-
-        Args:
-            connection: the one whose tokens alone have changed.
-        """
-        checked = self.connections if connection is None else (connection,)
-        self._unchecked |= dict.fromkeys(checked)
-        if self._checks is None:
-            self._checks = self._recheck_each()
-            self._recheck_some()
-
-    def _recheck_each(self) -> Iterator[None]:
-        """Check the links of all waiting connections, one a step."""
-        while self._unchecked:
-            connection = next(iter(self._unchecked))
-            del self._unchecked[connection]
-            yield from connection.links.recheck()
-
-    def _recheck_some(self) -> None:
-        """Check some links in this turn of the event loop, and the others in the next turns."""
-        assert self._checks is not None
-        for _ in islice(self._checks, RECHECKS_MAX - 1):
-            pass
-        if next(self._checks, self) is self:
-            self._checks = None
-        else:
-            self._loop.call_soon(self._recheck_some)
 
     async def listen(
         self,
@@ -148,7 +79,7 @@ class Gateway:
             Listener(
                 listener,
                 self.admission,
-                lambda visit: FirstByte(self, visit),
+                lambda visit: FirstByte(self.connections, self.site, visit),
                 tls=tls,
                 is_tls_only=is_tls_only,
                 handshake_s=self.settings.authorization_s,
@@ -159,36 +90,41 @@ class Gateway:
         _log.info("gateway.listening host=%s port=%d tls=%s", host, port, tls is not None)
         return int(port)
 
+    def close_listeners(self) -> None:
+        """Take no more connections."""
+        for listener in self._listeners:
+            listener.close()
+
     async def stop(self) -> None:
         """Take nothing more, answer operations under way, then close every connection.
 
         A sender hears of stored messages before its connection ends, or it would send them again.
         """
-        self.is_stopping = True
-        for listener in self._listeners:
-            listener.close()
-        for connection in list(self.connections):
+        connections = self.connections
+        connections.is_stopping = True
+        self.close_listeners()
+        for connection in list(connections):
             connection.stop()
         self.site.end_waits()
-        self.endings.finish()
+        connections.endings.finish()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.stop_s):
-                for connection in list(self.connections):
+                for connection in list(connections):
                     await connection.work.answered()
                 await self.site.answered()
-        for connection in list(self.connections):
+        for connection in list(connections):
             connection.say_goodbye()
         deadline_s = time.monotonic() + GOODBYE_S
-        while self.connections and time.monotonic() < deadline_s:
-            self._changed.clear()
+        while connections and time.monotonic() < deadline_s:
+            connections.changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), deadline_s - time.monotonic())
-        for connection in list(self.connections):
+                await asyncio.wait_for(connections.changed.wait(), deadline_s - time.monotonic())
+        for connection in list(connections):
             connection.abort()
-        for transport in list(self.others):
+        for transport in list(connections.others):
             transport.abort()
         await asyncio.sleep(0)
-        self.endings.finish()
+        connections.endings.finish()
         await self.site.close()
         for listener in self._listeners:
             await listener.wait_closed()

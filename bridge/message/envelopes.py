@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from bridge.machine.arrival import PROPERTIES_BYTES_MAX
+from bridge.machine.inbox.arrival import PROPERTIES_BYTES_MAX
 from bridge.model import entity as model
 from bridge.model.session_id import fold
-from bridge.wire import envelope, headers
-from bridge.wire.basic import Properties, Table, bytes_in, integer_in
+from bridge.wire import envelope, headers, relay_source
+from bridge.wire.basic import Properties, Table, bytes_in, integer_in, with_fields
 from bridge.wire.digest import of_message
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.record import Record
@@ -26,12 +27,25 @@ class Outgoing:
         size_bytes: the message's size as the client sent it, for the size limit.
         scheduled_ms: when to enqueue the message (UTC ms), or `None` for now.
         session_id: the message's session, or `None`.
+        said: what a relay says of its copy (`wire.relay_source`); b"" of all other messages.
+        target: the short id of the only subscription that gets a relay's copy; b"" for all.
     """
+
+    said: ClassVar[bytes] = b""
+    target: ClassVar[bytes] = b""
 
     record: Record
     size_bytes: int
     scheduled_ms: int | None = None
     session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayedCopy(Outgoing):
+    """A relay's copy of a message on its way in."""
+
+    said: bytes  # type: ignore[misc]
+    target: bytes = b""  # type: ignore[misc]
 
 
 def encode(
@@ -91,6 +105,10 @@ def item_of(entity: model.SendEntity, outgoing: Outgoing, own: Table = _NONE) ->
         type=given.type,
         app_id=given.app_id,
     ).encode()
+    if outgoing.target:
+        canonical = with_fields(canonical, relay_source.target_field(outgoing.target))
+    if outgoing.said:
+        canonical = with_fields(canonical, relay_source.field(outgoing.said))
     if len(canonical) > PROPERTIES_BYTES_MAX:
         raise ValueError(
             f"{len(canonical)} bytes of properties; RabbitMQ takes {PROPERTIES_BYTES_MAX} at most"

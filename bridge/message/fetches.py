@@ -8,9 +8,12 @@ from typing import Any, Generic, TypeVar
 
 from bridge.machine.credit.effects import Close, Get, Look, Open
 from bridge.machine.queue.queue import QueueMachine
-from bridge.message.port import Channel, Delivery
+from bridge.message.port import Channel, Delivery, when_all
 
 AChannel = TypeVar("AChannel", bound=Channel)
+
+OnSeen = Callable[[int, int], None]
+"""Called with a queue's counts of ready messages and of consumers."""
 
 
 class Fetches(Generic[AChannel]):
@@ -19,9 +22,10 @@ class Fetches(Generic[AChannel]):
     Args:
         resource: the queue's name.
         machine: the machine, which is told the results.
-        take: returns the channel of the next window or get.
-        main: returns the channel of looks.
+        take: returns the channel of the next window or get; `None`: there is none now.
+        main: returns the channel of looks, or `None`.
         free: called with the channel of a window or get that has ended.
+        returned: called with a channel on which messages may have gone back.
         on_delivery: called with the fetch, its channel and the delivery.
         on_change: called when a fetch has ended.
 
@@ -35,9 +39,10 @@ class Fetches(Generic[AChannel]):
         resource: str,
         machine: QueueMachine[Any, Any],
         *,
-        take: Callable[[], AChannel],
-        main: Callable[[], AChannel],
+        take: Callable[[], AChannel | None],
+        main: Callable[[], AChannel | None],
         free: Callable[[AChannel], None],
+        returned: Callable[[AChannel], None],
         on_delivery: Callable[[int, AChannel, Any], None],
         on_change: Callable[[], None],
     ) -> None:
@@ -48,6 +53,7 @@ class Fetches(Generic[AChannel]):
         self._take = take
         self._main = main
         self._free = free
+        self._returned = returned
         self._on_delivery = on_delivery
         self._on_change = on_change
         self._life = 0
@@ -56,26 +62,44 @@ class Fetches(Generic[AChannel]):
         return f"Fetches({self._resource!r}, {len(self.windows)} windows, {self.getting} gets)"
 
     def carry_out(self, effect: Open | Get | Look | Close) -> None:
-        """Carry out a fetch, or end one; what `take` and `main` raise is raised."""
+        """Carry out a fetch, or end one; without a channel a fetch has ended."""
         fetch = effect.fetch
-        if isinstance(effect, Open):
-            self._open(fetch, effect.size)
-        elif isinstance(effect, Get):
-            channel = self._take()
+        if isinstance(effect, Close):
+            self.end(fetch)
+            return
+        if isinstance(effect, Look):
+            self.look(partial(self._on_looked, fetch), partial(self._on_ended, self._life, fetch))
+            return
+        channel = self._take()
+        if channel is None:
+            self._on_ended(self._life, fetch)
+        elif isinstance(effect, Open):
+            self._open(fetch, channel, effect.size)
+        else:
             self.getting += 1
             channel.get(
                 self._resource,
                 partial(self._on_got, self._life, fetch, channel),
                 partial(self._on_silent, self._life, fetch, channel),
             )
-        elif isinstance(effect, Look):
-            self._main().look(
-                self._resource,
-                partial(self._on_seen, self._life, fetch),
-                partial(self._on_ended, self._life, fetch),
-            )
+
+    def look(self, on_seen: OnSeen, on_silent: Callable[[], None]) -> None:
+        """Ask RabbitMQ for the queue's counts of ready messages and of consumers.
+
+        Without a ready message the answer waits for what was on its way to windows: RabbitMQ's
+        channel answers before it has passed on deliveries that are in its mailbox. When the
+        channels end before, no answer comes.
+
+        Args:
+            on_silent: called instead, when RabbitMQ has not answered in time, or there is no
+                channel.
+        """
+        channel = self._main()
+        if channel is None:
+            on_silent()
         else:
-            self.end(fetch)
+            on_counted = partial(self._on_counted, self._life, on_seen)
+            channel.look(self._resource, on_counted, on_silent)
 
     def end(self, fetch: int) -> None:
         """Cancel a window."""
@@ -83,14 +107,22 @@ class Fetches(Generic[AChannel]):
         if channel is not None and not channel.is_closed:
             channel.cancel(_tag(fetch))
 
+    def end_all(self) -> set[AChannel]:
+        """Cancel all windows that are open; return their channels."""
+        is_open = self._machine.credit.is_open
+        ended = [fetch for fetch in self.windows if is_open(fetch)]
+        for fetch in ended:
+            self.end(fetch)
+        return {self.windows[fetch] for fetch in ended}
+
     def lose(self) -> None:
         """Forget all fetches: their channels have ended."""
         self._life += 1
         self.getting = 0
         self.windows.clear()
 
-    def _open(self, fetch: int, size: int) -> None:
-        channel = self.windows[fetch] = self._take()
+    def _open(self, fetch: int, channel: AChannel, size: int) -> None:
+        self.windows[fetch] = channel
         channel.consume(
             self._resource,
             _tag(fetch),
@@ -104,6 +136,8 @@ class Fetches(Generic[AChannel]):
             return
         channel = self.windows.pop(fetch, None)
         if channel is not None:
+            if self._machine.credit.may_bring(fetch):
+                self._returned(channel)  # RabbitMQ has, what was on its way
             self._free(channel)
         self._machine.closed(fetch)
         self._on_change()
@@ -127,10 +161,25 @@ class Fetches(Generic[AChannel]):
             self._machine.closed(fetch)
             self._on_change()
 
-    def _on_seen(self, life: int, fetch: int, ready: int, consumers: int) -> None:
+    def _on_counted(self, life: int, on_seen: OnSeen, ready: int, consumers: int) -> None:
+        if life != self._life:
+            return
+        filling: dict[AChannel, None] = {}
+        if not ready:
+            may_bring = self._machine.credit.may_bring
+            filling = dict.fromkeys(self.windows[each] for each in self.windows if may_bring(each))
+        seen = partial(self._on_seen, life, on_seen, ready, consumers)
+        arrived = when_all(len(filling), seen)
+        for channel in filling:
+            channel.barrier(arrived)
+
+    def _on_seen(self, life: int, on_seen: OnSeen, ready: int, consumers: int) -> None:
         if life == self._life:
-            self._machine.looked(fetch, ready, consumers)
-            self._on_change()
+            on_seen(ready, consumers)
+
+    def _on_looked(self, fetch: int, ready: int, consumers: int) -> None:
+        self._machine.looked(fetch, ready, consumers)
+        self._on_change()
 
 
 def _tag(fetch: int) -> str:

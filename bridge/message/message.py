@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bridge.machine.deduplicator import Identity
+from bridge.machine.queue.second_copies import Identity
 from bridge.model.number import NUMBER_MAX
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Properties, Table, bytes_in

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridge.machine.publication import Publication
-from bridge.message.fate import Place
+from bridge.machine.inbox.publication import Publication
+from bridge.message.end_rules import MessagePlace
 from bridge.message.message import (
     EXPIRED_REASON,
     Message,
@@ -56,7 +56,7 @@ _ESSENTIAL = (
 """Headers that remain when a message's properties are too large."""
 
 
-def send_back(place: Place, message: Message) -> Move:
+def send_back(place: MessagePlace, message: Message) -> Move:
     """Return the move of a message that was published past the front exchange, to be numbered.
 
     RabbitMQ may have dead-lettered the message before. An expired message returns as expired; a
@@ -73,7 +73,7 @@ def send_back(place: Place, message: Message) -> Move:
     return _to_front(place, properties, message)
 
 
-def refuse(place: Place, message: Message, reason: str, description: str) -> Move:
+def refuse(place: MessagePlace, message: Message, reason: str, description: str) -> Move:
     """Return the move of a message that cannot be handled, or is misplaced, to be dead-lettered."""
     try:
         properties = Properties.decode(message.record.properties.encode())
@@ -90,7 +90,7 @@ def refuse(place: Place, message: Message, reason: str, description: str) -> Mov
 
 
 def dead_letter(
-    place: Place,
+    place: MessagePlace,
     message: Message,
     reason: str | None,
     description: str | None,
@@ -115,7 +115,9 @@ def dead_letter(
     return _to(place, names.dead_letter_queue(place.queue.path), properties, message)
 
 
-def again(place: Place, message: Message, changes: Table, failures: int, now_ms: int) -> Move:
+def again(
+    place: MessagePlace, message: Message, changes: Table, failures: int, now_ms: int
+) -> Move:
     """Return the move back into a message's own queue, with the rest of its TTL.
 
     Args:
@@ -128,7 +130,7 @@ def again(place: Place, message: Message, changes: Table, failures: int, now_ms:
     return _to(place, place.resource, properties, message)
 
 
-def defer(place: Place, message: Message, changes: Table) -> Move:
+def defer(place: MessagePlace, message: Message, changes: Table) -> Move:
     """Return the move to the queue of deferred messages; deferring counts a delivery.
 
     The first receiver by number sees 1 (Azure's JavaScript live tests deferredMessage,
@@ -142,8 +144,8 @@ def defer(place: Place, message: Message, changes: Table) -> Move:
     return _to(place, names.deferred_queue(place.queue.path), properties, message)
 
 
-def stayed(place: Place, message: Message) -> Publication:
-    """Return the publication that tells peeks that a message is still where it was.
+def stayed(place: MessagePlace, message: Message) -> Publication:
+    """Return the publication that tells peeks that a message has not moved.
 
     When the target queue of a move refuses a message, the stream of moved messages may have taken
     it all the same, and would say that the message has left.
@@ -153,7 +155,7 @@ def stayed(place: Place, message: Message) -> Publication:
     return entry
 
 
-def _counted(place: Place, message: Message, changes: Table, failures: int) -> Properties:
+def _counted(place: MessagePlace, message: Message, changes: Table, failures: int) -> Properties:
     """Return a message's properties in its own queue, with its failed deliveries."""
     properties = _changed(message, changes)
     assert properties.headers is not None
@@ -163,7 +165,7 @@ def _counted(place: Place, message: Message, changes: Table, failures: int) -> P
     return properties
 
 
-def _to(place: Place, queue: str, properties: Properties, message: Message) -> Move:
+def _to(place: MessagePlace, queue: str, properties: Properties, message: Message) -> Move:
     """Return the publications to a queue and to the stream of moved messages."""
     assert properties.headers is not None
     properties.headers[headers.MOVED] = text(queue)
@@ -172,7 +174,7 @@ def _to(place: Place, queue: str, properties: Properties, message: Message) -> M
     return Publication("", queue, encoded, body), Publication("", stream, encoded, body)
 
 
-def _to_front(place: Place, properties: Properties, message: Message) -> Move:
+def _to_front(place: MessagePlace, properties: Properties, message: Message) -> Move:
     front = names.front(place.queue.front)
     return (Publication(front, "", properties.encode(), message.record.body),)
 

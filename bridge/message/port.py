@@ -6,7 +6,8 @@ messages, and answers that were due do not come.
 
 **Settlements** leave at the end of the turn at the latest, each delivery's once, in the order of
 the calls (acks that follow one another in any order): so an ack never covers a delivery that was
-returned, or that nobody has settled (tests/integration/test_settlement_order.py).
+returned, or that nobody has settled (tests/integration/test_settlement_order.py). A channel that
+ends in order stays open for a while after its last settlement (`channels.RETIRE_S`).
 """
 
 from __future__ import annotations
@@ -40,11 +41,21 @@ class Delivery(Protocol):
 
 
 class Channel(Protocol):
-    """A channel."""
+    """A channel.
+
+    Attributes:
+        on_settled: called whenever the last outstanding delivery is settled.
+    """
+
+    on_settled: Callable[[], None] | None
 
     @property
     def is_closed(self) -> bool:
         """Whether the channel has ended; RabbitMQ has taken back its unsettled messages."""
+
+    @property
+    def outstanding(self) -> int:
+        """The count of deliveries that are to be settled and are not."""
 
     def consume(
         self,
@@ -97,7 +108,25 @@ class Channel(Protocol):
         """Return a message, counted before 4.3 only."""
 
     def barrier(self, on_passed: Callable[[], None]) -> None:
-        """Call `on_passed` when RabbitMQ has carried out all earlier requests of this channel."""
+        """Call `on_passed` when RabbitMQ has carried out all earlier requests of this channel.
+
+        As long as the channel is open RabbitMQ is asked again when it has not answered in time.
+        """
 
     def close(self) -> None:
         """Close the channel; unsettled messages go back to their queue."""
+
+
+def when_all(count: int, then: Callable[[], None]) -> Callable[[], None]:
+    """Return what is to be called `count` times; it calls `then` at the last. Of none: at once."""
+    left = count
+
+    def one() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            then()
+
+    if not count:
+        then()
+    return one

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from bridge.model.access_rules import RuleSet, Segments, path_segments, reaches, rule_keys
+from bridge.model.access_rules import AccessRuleSet, Segments, path_segments, reaches, rule_keys
 from bridge.model.claims import (
     Claims,
     Grant,
@@ -32,7 +32,7 @@ from bridge.model.entity import AuthorizationRule
 from bridge.model.errors import Unauthorized
 
 if TYPE_CHECKING:
-    from bridge.model.access_policy import Policy
+    from bridge.model.access_policy import AccessPolicy
 
 HTTP_GRACE_S = 60
 """How long past its expiry a token is accepted over HTTP: Python's administration client renews
@@ -132,7 +132,7 @@ class SignatureProof(_SharedKeyProof):
     token: Token
     expires_s: float | None
 
-    def grants(self, policy: Policy, scope: Segments) -> tuple[Grant, ...]:
+    def grants(self, policy: AccessPolicy, scope: Segments) -> tuple[Grant, ...]:
         """Return the rights of the rules that the token is signed by; none of other rules."""
         return _signed_grants(self.token, policy.rules)
 
@@ -145,7 +145,7 @@ class KeyProof(_SharedKeyProof):
     key: bytes = field(repr=False)
     expires_s: float | None = None
 
-    def grants(self, policy: Policy, scope: Segments) -> tuple[Grant, ...]:
+    def grants(self, policy: AccessPolicy, scope: Segments) -> tuple[Grant, ...]:
         """Return the rights of the rules that have this name and key."""
         return _key_grants(self.rule_name, self.key, policy.rules)
 
@@ -155,7 +155,7 @@ def is_signature(text: str) -> bool:
     return text.lstrip().startswith(_SCHEME)
 
 
-def verify_token(token: str, rules: RuleSet, now_s: float, *, grace_s: float = 0) -> Claims:
+def verify_token(token: str, rules: AccessRuleSet, now_s: float, *, grace_s: float = 0) -> Claims:
     """Return the claims of a token that one of the rules has signed.
 
     Args:
@@ -178,7 +178,7 @@ def verify_token(token: str, rules: RuleSet, now_s: float, *, grace_s: float = 0
     return Claims(grants=grants, expires_s=expires_s, proof=SignatureProof(parsed, expires_s))
 
 
-def verify_key(rule_name: str, key: str, rules: RuleSet) -> Claims:
+def verify_key(rule_name: str, key: str, rules: AccessRuleSet) -> Claims:
     """Return the claims of a bearer with a rule's name and one of the rule's keys (SASL PLAIN).
 
     Raises:
@@ -198,7 +198,7 @@ def sign(resource: str, key: str, expires_s: int) -> str:
     return _signature(f"{resource}\n{expires_s}".encode(), key.encode()).decode()
 
 
-def _signed_grants(token: Token, rules: RuleSet) -> tuple[Grant, ...]:
+def _signed_grants(token: Token, rules: AccessRuleSet) -> tuple[Grant, ...]:
     """Return the rights of the rules that have signed a token and reach its resource."""
     signed = f"{token.resource}\n{token.expiry}".encode()
     given = token.signature.encode()
@@ -209,7 +209,7 @@ def _signed_grants(token: Token, rules: RuleSet) -> tuple[Grant, ...]:
     )
 
 
-def _key_grants(rule_name: str, key: bytes, rules: RuleSet) -> tuple[Grant, ...]:
+def _key_grants(rule_name: str, key: bytes, rules: AccessRuleSet) -> tuple[Grant, ...]:
     """Return the rights of the rules with a name and a key."""
     return tuple(
         Grant(scope, (), rule.rights)

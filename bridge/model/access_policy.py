@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from bridge.model.access_rules import RuleSet, rules_of
+from bridge.model.access_rules import AccessRuleSet, rules_of
 from bridge.model.errors import ArgumentError
 from bridge.model.issuers.issuer import Issuer
 from bridge.model.issuers.reading import issuers_of
@@ -29,10 +29,10 @@ _PARTS = frozenset(("rules", "issuers"))
 
 
 @dataclass(frozen=True)
-class Policy:
+class AccessPolicy:
     """Who may do what: shared access rules, and issuers."""
 
-    rules: RuleSet = field(default_factory=RuleSet)
+    rules: AccessRuleSet = field(default_factory=AccessRuleSet)
     issuers: tuple[Issuer, ...] = ()
 
     @cached_property
@@ -40,7 +40,7 @@ class Policy:
         """The issuers by each value of `iss` that they have."""
         return {name: issuer for issuer in self.issuers for name in issuer.names}
 
-    def with_rules(self, more: RuleSet) -> Policy:
+    def with_rules(self, more: AccessRuleSet) -> AccessPolicy:
         """Return the policy with more rules."""
         return replace(self, rules=self.rules.merged(more))
 
@@ -55,7 +55,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def read_policy(text: str) -> Policy:
+def read_policy(text: str) -> AccessPolicy:
     """Return the policy in the text of a rules file.
 
     Raises:
@@ -72,7 +72,9 @@ def read_policy(text: str) -> Policy:
         or not all(isinstance(part, list) for part in document.values())
     ):
         raise ArgumentError('The rules file must be {"rules": [...], "issuers": [...]}.')
-    policy = Policy(rules_of(document.get("rules", [])), issuers_of(document.get("issuers", [])))
+    policy = AccessPolicy(
+        rules_of(document.get("rules", [])), issuers_of(document.get("issuers", []))
+    )
     if not document.get("rules") and not document.get("issuers"):
         raise ArgumentError("The rules file has no rule and no issuer: nobody could connect.")
     return policy

@@ -20,6 +20,13 @@ from bridge.model.name import EntityPath, check_entity_name
 
 _FIELDS = {"name", "primaryKey", "secondaryKey", "rights", "scope"}
 
+WELL_KNOWN_RULE = AuthorizationRule(
+    name="RootManageSharedAccessKey",
+    primary_key="SAS_KEY_VALUE",
+    rights=frozenset(Right),
+)
+"""The emulator's rule and key, which every SDK's documentation names; for loopback only."""
+
 Segments = tuple[str, ...]
 
 
@@ -32,7 +39,7 @@ def path_segments(path: EntityPath | str) -> Segments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleSet:
+class AccessRuleSet:
     """All shared access rules: the namespace's, and those of single queues and topics.
 
     Attributes:
@@ -46,7 +53,7 @@ class RuleSet:
     entities: Mapping[str, tuple[AuthorizationRule, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, namespace: Namespace) -> RuleSet:
+    def of(cls, namespace: Namespace) -> AccessRuleSet:
         """Return the rules in a namespace's definition."""
         return cls(
             namespace=namespace.authorization_rules,
@@ -56,14 +63,14 @@ class RuleSet:
             },
         )
 
-    def merged(self, other: RuleSet) -> RuleSet:
+    def merged(self, other: AccessRuleSet) -> AccessRuleSet:
         """Return the rules of both sets."""
         entities = {path_segments(name): name for name in self.entities}
         rules = dict(self.entities)
         for name, more in other.entities.items():
             name = entities.get(path_segments(name), name)
             rules[name] = (*rules.get(name, ()), *more)
-        return RuleSet(namespace=(*self.namespace, *other.namespace), entities=rules)
+        return AccessRuleSet(namespace=(*self.namespace, *other.namespace), entities=rules)
 
     def named(self, rule_name: str) -> Iterator[tuple[Segments, AuthorizationRule]]:
         """Yield the rules of this name, each with its path."""
@@ -102,7 +109,7 @@ def rule_keys(rule: AuthorizationRule) -> tuple[bytes, ...]:
     return tuple(key.encode() for key in (rule.primary_key, rule.secondary_key) if key)
 
 
-def rules_of(listed: list[object]) -> RuleSet:
+def rules_of(listed: list[object]) -> AccessRuleSet:
     """Return the rules in the `rules` of a rules file.
 
     Raises:
@@ -124,7 +131,7 @@ def rules_of(listed: list[object]) -> RuleSet:
         rules.append(rule)
     _, namespace = scopes.pop((), ("", []))
     entities = {scope: tuple(rules) for scope, rules in scopes.values()}
-    return RuleSet(namespace=tuple(namespace), entities=entities)
+    return AccessRuleSet(namespace=tuple(namespace), entities=entities)
 
 
 def _read_rule(entry: object) -> tuple[str, AuthorizationRule]:

@@ -16,7 +16,7 @@ from bridge.model.errors import ServiceBusError, Unauthorized
 from bridge.model.name import EntityPath, without_host
 
 if TYPE_CHECKING:
-    from bridge.model.access_policy import Policy
+    from bridge.model.access_policy import AccessPolicy
 
 _URI = re.compile(
     r"(?:[a-z][a-z0-9+.\-]*://[^/?#]+|localhost|[^/?#]+[.:][^/?#]*)(?P<path>(?:/[^?#]*)?)(?:[?#].*)?",
@@ -82,8 +82,8 @@ class Proof(Protocol):
     def expires_s(self) -> float | None:
         """When it ends (seconds since 1970 UTC); `None`: with the connection."""
 
-    def grants(self, policy: Policy, scope: Segments) -> tuple[Grant, ...]:
-        """Return what it is good for by the policy, where it is put for a path."""
+    def grants(self, policy: AccessPolicy, scope: Segments) -> tuple[Grant, ...]:
+        """Return the grants that the policy gives for the proof at a path."""
 
     def check(self, claims: Claims, audience: str) -> None:
         """Refuse a token that gives no right where it is put.
@@ -154,11 +154,11 @@ def wrong_audience() -> Unauthorized:
 def expired(expires_s: float) -> Unauthorized:
     """Return the error for a token that has expired."""
     return Unauthorized(
-        f"ExpiredToken: The token is expired. Expiration time: '{utc_text(expires_s)}'"
+        f"ExpiredToken: The token is expired. Expiration time: '{expiry_text(expires_s)}'"
     )
 
 
-def utc_text(seconds: float) -> str:
+def expiry_text(seconds: float) -> str:
     """Return a time in seconds since 1970 UTC as text, whatever its size."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -38,7 +38,7 @@ def readable_time_ms(utc_ms: int) -> int:
     return max(TIME_MIN_MS, min(utc_ms, TIME_MAX_MS))
 
 
-def time_text(utc_ms: int) -> str:
+def instant_text(utc_ms: int) -> str:
     """Return a time (UTC ms) as definitions and descriptions have it: 2026-11-02T09:14:03.120Z."""
     instant = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=readable_time_ms(utc_ms))
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")

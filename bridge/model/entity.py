@@ -7,14 +7,20 @@ built. Ranges and defaults: Service Bus documentation and SDK constants.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
 from bridge.model.duration import MAX_MS, format_duration
 from bridge.model.errors import ArgumentOutOfRange
-from bridge.model.name import SHORT_NAME_LENGTH_MAX, check_entity_name
+from bridge.model.name import SHORT_NAME_LENGTH_MAX, check_entity_name, same_name
+from bridge.model.rule import DEFAULT_RULE as DEFAULT_RULE
+from bridge.model.rule import CorrelationFilter as CorrelationFilter
+from bridge.model.rule import FalseFilter as FalseFilter
+from bridge.model.rule import Filter as Filter
+from bridge.model.rule import Rule as Rule
+from bridge.model.rule import SqlFilter as SqlFilter
+from bridge.model.rule import TrueFilter as TrueFilter
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
@@ -22,6 +28,9 @@ DAY_MS = 24 * 60 * MINUTE_MS
 
 AUTHORIZATION_RULES_MAX = 12
 """Rules of one namespace, queue or topic (Service Bus quotas)."""
+
+DELIVERY_COUNT_MAX = 2**31 - 1
+"""The largest MaxDeliveryCount, .NET's largest int (NServiceBus asks for it on every queue)."""
 
 SESSION_SHARDS_MAX = 64
 SESSION_SHARDS_DEFAULT = 4
@@ -66,69 +75,23 @@ class Right(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationRule:
-    """A shared access rule: the holder of a key has its rights. Its repr shows no key."""
+    """A shared access rule: the holder of a key has its rights. Its repr shows no key.
+
+    Attributes:
+        created_at, modified_at: when it was made and last changed, as those of a queue; "" when
+            unknown.
+    """
 
     name: str
     primary_key: str = field(repr=False)
     secondary_key: str = field(default="", repr=False)
     rights: frozenset[Right]
+    created_at: str = field(default="", compare=False)
+    modified_at: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if Right.MANAGE in self.rights and self.rights != frozenset(Right):
             raise ArgumentOutOfRange(f"Rule {self.name!r}: Manage needs Send and Listen beside it.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqlFilter:
-    """A SQL filter; parameters map `@name` to a value."""
-
-    expression: str
-    parameters: tuple[tuple[str, object], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrueFilter:
-    """Takes every message."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FalseFilter:
-    """Takes no message."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorrelationFilter:
-    """Takes messages whose fields equal all given fields; `None` means 'any'."""
-
-    content_type: str | None = None
-    correlation_id: str | None = None
-    label: str | None = None
-    message_id: str | None = None
-    reply_to: str | None = None
-    reply_to_session_id: str | None = None
-    session_id: str | None = None
-    to: str | None = None
-    properties: tuple[tuple[str, object], ...] = ()
-
-
-Filter = SqlFilter | TrueFilter | FalseFilter | CorrelationFilter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """A named filter with an optional SQL action (empty: none) and the action's parameters."""
-
-    name: str
-    filter: Filter
-    action: str = ""
-    action_parameters: tuple[tuple[str, object], ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.name != "$Default":
-            check_entity_name(self.name, length_max=SHORT_NAME_LENGTH_MAX)
-
-
-DEFAULT_RULE = Rule(name="$Default", filter=TrueFilter())
 
 
 def _check_range(entity: str, what: str, value: int, low: int, high: int) -> None:
@@ -159,6 +122,7 @@ class Queue:
             `2026-11-02T09:14:03.120Z`; "" when unknown.
         forward_to_scheme, forward_dead_letters_scheme: the schemes of the URLs that a client gave,
             for reading back; "" is `sb`.
+        has_empty_user_metadata: UserMetadata was given, and is empty: it is read back so.
         status_before: the status to restore when the entity's deletion is given up; "" while it is
             not being deleted.
         session_shards: the number of queues that share its sessions (`topology.shards`); it never
@@ -185,6 +149,7 @@ class Queue:
     forward_to_scheme: str = ""
     forward_dead_letters_scheme: str = ""
     user_metadata: str = ""
+    has_empty_user_metadata: bool = False
     incarnation: str = ""
     folds_session_ids: bool = False
     created_at: str = ""
@@ -234,6 +199,7 @@ class Subscription:
     forward_to_scheme: str = ""
     forward_dead_letters_scheme: str = ""
     user_metadata: str = ""
+    has_empty_user_metadata: bool = False
     incarnation: str = ""
     folds_session_ids: bool = False
     created_at: str = ""
@@ -261,6 +227,10 @@ class Subscription:
         """The rules in the order in which Service Bus lists them; `$Default` is the first."""
         return tuple(sorted(self.rules, key=lambda rule: rule.name.lower()))
 
+    def rule(self, name: str) -> Rule | None:
+        """Return the rule of a name, in any case; `None` if there is none."""
+        return next((each for each in self.rules if same_name(each.name, name)), None)
+
     @property
     def front(self) -> str:
         """The path that senders use: the topic's."""
@@ -280,6 +250,7 @@ class Topic:
     status: EntityStatus = EntityStatus.ACTIVE
     support_ordering: bool = True
     user_metadata: str = ""
+    has_empty_user_metadata: bool = False
     incarnation: str = ""
     folds_session_ids: bool = False
     created_at: str = ""
@@ -337,7 +308,7 @@ def _check_common(where: str, entity: Entity) -> None:
 
 def _check_subscriptionlike(where: str, entity: Queue | Subscription) -> None:
     _check_duration(where, "LockDuration", entity.lock_duration_ms, 5 * SECOND_MS, 5 * MINUTE_MS)
-    _check_range(where, "MaxDeliveryCount", entity.max_delivery_count, 1, 2000)
+    _check_range(where, "MaxDeliveryCount", entity.max_delivery_count, 1, DELIVERY_COUNT_MAX)
     if not 1 <= entity.session_shards <= SESSION_SHARDS_MAX:
         raise ArgumentOutOfRange(
             f"{where}: sessionShards is {entity.session_shards}; it may be 1 to "
@@ -384,16 +355,3 @@ class Namespace:
                     "names are not case-sensitive."
                 )
             seen.add(name.lower())
-
-
-def send_entities(namespace: Namespace) -> Iterator[SendEntity]:
-    """Yield all entities that take sent messages."""
-    yield from namespace.queues
-    yield from namespace.topics
-
-
-def receive_entities(namespace: Namespace) -> Iterator[ReceiveEntity]:
-    """Yield all entities from which messages are received."""
-    yield from namespace.queues
-    for topic in namespace.topics:
-        yield from topic.subscriptions

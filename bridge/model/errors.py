@@ -7,7 +7,7 @@ Source of the table: the service's own conditions as the SDKs map them.
       EntityNotFound, EntityAlreadyExists, EntityDisabled, EntityConflict, EntityChanged
       MessageNotFound, MessageLockLost, MessageSizeExceeded
       SessionLockLost, SessionCannotBeLocked
-      Unauthorized, NotAllowed, NotImplementedHere, ArgumentError, ArgumentOutOfRange
+      Unauthorized, NotAllowed, NotImplementedHere, ArgumentError, ArgumentOutOfRange, InvalidField
       QuotaExceeded, ServerBusy, OperationTimeout, InternalError
 """
 
@@ -116,6 +116,12 @@ class ArgumentOutOfRange(ServiceBusError):
     """A field of the request is outside the range that Service Bus takes."""
 
     condition, status, is_retryable = "com.microsoft:argument-out-of-range", 400, False
+
+
+class InvalidField(ServiceBusError):
+    """A field of AMQP is missing, malformed, or where it must not be."""
+
+    condition, status, is_retryable = "amqp:invalid-field", 400, False
 
 
 class QuotaExceeded(ServiceBusError):

@@ -65,19 +65,42 @@ def short_id(incarnation: str) -> bytes:
     return hashlib.sha256(incarnation.encode()).digest()[:SHORT_ID_BYTES]
 
 
-def check_entity_name(name: str, *, length_max: int = PATH_LENGTH_MAX) -> str:
+def check_entity_name(name: str, *, length_max: int = PATH_LENGTH_MAX, what: str = "entity") -> str:
     """Return `name` if Service Bus takes it as an entity's name.
+
+    Args:
+        what: is named, for the error.
 
     Raises:
         ArgumentError: the name is empty, too long, or has characters that Service Bus refuses.
     """
     if len(name) > length_max or not _NAME.fullmatch(name) or "//" in name:
         raise ArgumentError(
-            f"The entity name {name!r} is not valid: 1 to {length_max} letters, digits, '.', '-', "
+            f"The {what} name {name!r} is not valid: 1 to {length_max} letters, digits, '.', '-', "
             "'_', '~' or '/', beginning with a letter, a digit or '_' and ending with none of "
             "'.' and '/'."
         )
     return name
+
+
+DEFAULT_RULE_NAME = "$Default"
+"""Name of the rule that Service Bus gives a subscription; no other begins with a `$`."""
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether two names are one: Service Bus's names of entities and rules have no case."""
+    return one.lower() == other.lower()
+
+
+def check_rule_name(name: str) -> str:
+    """Return `name` if Service Bus takes it as a rule's name, such as `$Default` in any case.
+
+    Raises:
+        ArgumentError: as `check_entity_name`.
+    """
+    if same_name(name, DEFAULT_RULE_NAME):
+        return name
+    return check_entity_name(name, length_max=SHORT_NAME_LENGTH_MAX, what="rule")
 
 
 def without_host(address: str) -> str:

@@ -12,7 +12,7 @@ from bridge.model import entity as model
 from bridge.model import values
 
 
-class Kind(Enum):
+class EntityKind(Enum):
     """The kind of an entity."""
 
     QUEUE = "Queue"
@@ -20,56 +20,58 @@ class Kind(Enum):
     SUBSCRIPTION = "Subscription"
 
 
-MAKERS: dict[Kind, type[model.Entity]] = {
-    Kind.QUEUE: model.Queue,
-    Kind.TOPIC: model.Topic,
-    Kind.SUBSCRIPTION: model.Subscription,
+MAKERS: dict[EntityKind, type[model.Entity]] = {
+    EntityKind.QUEUE: model.Queue,
+    EntityKind.TOPIC: model.Topic,
+    EntityKind.SUBSCRIPTION: model.Subscription,
 }
 """The class of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class EntityProperty:
     """A property: the model's field, and the reader of the value."""
 
     field: str
     read: values.Converter
 
     @property
-    def kinds(self) -> frozenset[Kind]:
+    def kinds(self) -> frozenset[EntityKind]:
         """The kinds of entity that have the property."""
         return frozenset(kind for kind, made in MAKERS.items() if hasattr(made, self.field))
 
 
-PROPERTIES: dict[str, Property] = {
-    "LockDuration": Property("lock_duration_ms", values.duration_ms),
-    "MaxSizeInMegabytes": Property("max_size_mb", values.integer),
-    "RequiresDuplicateDetection": Property("requires_duplicate_detection", values.boolean),
-    "RequiresSession": Property("requires_session", values.boolean),
-    "DefaultMessageTimeToLive": Property("default_message_time_to_live_ms", values.duration_ms),
-    "DeadLetteringOnMessageExpiration": Property(
+PROPERTIES: dict[str, EntityProperty] = {
+    "LockDuration": EntityProperty("lock_duration_ms", values.duration_ms),
+    "MaxSizeInMegabytes": EntityProperty("max_size_mb", values.integer),
+    "RequiresDuplicateDetection": EntityProperty("requires_duplicate_detection", values.boolean),
+    "RequiresSession": EntityProperty("requires_session", values.boolean),
+    "DefaultMessageTimeToLive": EntityProperty(
+        "default_message_time_to_live_ms", values.duration_ms
+    ),
+    "DeadLetteringOnMessageExpiration": EntityProperty(
         "dead_lettering_on_message_expiration", values.boolean
     ),
-    "DeadLetteringOnFilterEvaluationExceptions": Property(
+    "DeadLetteringOnFilterEvaluationExceptions": EntityProperty(
         "dead_lettering_on_filter_evaluation_exceptions", values.boolean
     ),
-    "DuplicateDetectionHistoryTimeWindow": Property(
+    "DuplicateDetectionHistoryTimeWindow": EntityProperty(
         "duplicate_detection_history_time_window_ms", values.duration_ms
     ),
-    "MaxDeliveryCount": Property("max_delivery_count", values.integer),
-    "EnableBatchedOperations": Property("enable_batched_operations", values.boolean),
-    "Status": Property("status", values.status),
-    "ForwardTo": Property("forward_to", values.entity_name),
-    "ForwardDeadLetteredMessagesTo": Property(
+    "MaxDeliveryCount": EntityProperty("max_delivery_count", values.integer),
+    "EnableBatchedOperations": EntityProperty("enable_batched_operations", values.boolean),
+    "Status": EntityProperty("status", values.status),
+    "ForwardTo": EntityProperty("forward_to", values.entity_name),
+    "ForwardDeadLetteredMessagesTo": EntityProperty(
         "forward_dead_lettered_messages_to", values.entity_name
     ),
-    "UserMetadata": Property("user_metadata", values.text),
-    "AutoDeleteOnIdle": Property("auto_delete_on_idle_ms", values.duration_ms),
-    "EnablePartitioning": Property("enable_partitioning", values.boolean),
-    "EnableExpress": Property("enable_express", values.boolean),
-    "MaxMessageSizeInKilobytes": Property("max_message_size_kb", values.message_size_kb),
-    "SupportOrdering": Property("support_ordering", values.boolean),
-    "FilteringMessagesBeforePublishing": Property(
+    "UserMetadata": EntityProperty("user_metadata", values.text),
+    "AutoDeleteOnIdle": EntityProperty("auto_delete_on_idle_ms", values.duration_ms),
+    "EnablePartitioning": EntityProperty("enable_partitioning", values.boolean),
+    "EnableExpress": EntityProperty("enable_express", values.boolean),
+    "MaxMessageSizeInKilobytes": EntityProperty("max_message_size_kb", values.message_size_kb),
+    "SupportOrdering": EntityProperty("support_ordering", values.boolean),
+    "FilteringMessagesBeforePublishing": EntityProperty(
         "filtering_messages_before_publishing", values.boolean
     ),
 }
@@ -102,12 +104,12 @@ CREATE_ONLY = {
 """Properties that Service Bus fixes when an entity is created ("flag at create only"), by field."""
 
 
-def kind_of(entity: model.Entity) -> Kind:
+def kind_of(entity: model.Entity) -> EntityKind:
     """Return the kind of an entity."""
-    return Kind(type(entity).__name__)
+    return EntityKind(type(entity).__name__)
 
 
-def names_of(kind: Kind) -> tuple[str, ...]:
+def names_of(kind: EntityKind) -> tuple[str, ...]:
     """Return Azure's names of all properties of this kind of entity."""
     return tuple(name for name, known in PROPERTIES.items() if kind in known.kinds)
 

@@ -118,7 +118,7 @@ def ticks_of(span: timedelta) -> int:
     return span // timedelta(microseconds=1) * TICKS_A_MICROSECOND + tick
 
 
-def time_text(value: datetime) -> str:
+def rule_time_text(value: datetime) -> str:
     """Return a time in UTC, to its seventh digit; a time without a zone stays without one."""
     tick = value.tick if isinstance(value, Moment) else 0
     is_zoned = value.tzinfo is not None

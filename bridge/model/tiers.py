@@ -30,6 +30,10 @@ three tiers)."""
 PREMIUM_MESSAGE_SIZE_KB = range(1_024, 102_401)
 """MaxMessageSizeInKilobytes that an entity of Premium may set (Azure's Python live tests)."""
 
+CAPACITIES_MB = (1_024, 2_048, 3_072, 4_096, 5_120)
+PREMIUM_CAPACITIES_MB = (10_240, 20_480, 40_960, 81_920)
+"""MaxSizeInMegabytes that administration takes in each tier, and in Premium besides."""
+
 ENVELOPE_BYTES_MAX = 262_144
 """Bytes that the envelope of one message adds to it at most: the properties, which leave the body,
 and the envelope's own fields."""

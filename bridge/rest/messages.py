@@ -23,11 +23,12 @@ from bridge.access.access import Access
 from bridge.admin.refusals import CONTENT_TYPE, refusal
 from bridge.admin.request_rights import RequestRights, rights_of
 from bridge.broker.errors import BrokerError
+from bridge.broker.outcome import resolve
 from bridge.engine import texts
-from bridge.engine.api import Abandon, Complete, Namespace, Received, ReceiveMode
-from bridge.gateway.sending import in_slices, outgoing
-from bridge.gateway.site import authorize, has_ended, is_heard, leaving_of
-from bridge.gateway.texts import STOPPING
+from bridge.engine.api import Abandon, Complete, NamespaceVerbs, Received, ReceiveMode
+from bridge.gateway.client.texts import STOPPING
+from bridge.gateway.http.site import authorize, has_ended, is_heard, leaving_of
+from bridge.gateway.links.sending import BATCH_BYTES_MAX, outgoing
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import Right
 from bridge.model.errors import (
@@ -43,7 +44,7 @@ from bridge.model.errors import (
 from bridge.model.name import EntityPath
 from bridge.rest.bodies import Bodies, Body
 from bridge.rest.reception import Reception
-from bridge.rest.target import Target, Verb
+from bridge.rest.target import RestTarget, Verb
 from bridge.wire.mapping.fields import MappingError
 from bridge.wire.rest import inward
 from bridge.wire.rest.broker_properties import parse_json, read_broker_properties
@@ -57,9 +58,6 @@ TIMEOUT_S = 60.0
 
 WAITS_MAX = 1_000
 """Receives that wait at a time."""
-
-BATCH_BYTES_MAX = 1_048_576
-"""The largest batch, whatever the entity takes (Service Bus quotas: 1 MB on Premium, too)."""
 
 _ENDED = (
     "A client that receives keeps its side of the connection open until it has the answer: who "
@@ -86,7 +84,7 @@ class Messages:
 
     def __init__(
         self,
-        namespace: Namespace,
+        namespace: NamespaceVerbs,
         access: Access,
         *,
         now_s: Callable[[], float] = time.time,
@@ -97,7 +95,7 @@ class Messages:
         self._bodies = Bodies()
         self._waits = 0
 
-    async def answer(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def answer(self, request: web.Request, target: RestTarget) -> web.StreamResponse:
         """Answer one request; a refusal or a failure becomes an error in Azure's form."""
         try:
             return await self._answer(request, target)
@@ -113,7 +111,7 @@ class Messages:
             failed = InternalError("The bridge has failed; its log says how.")
             return self._refused(request, target, failed)
 
-    async def _answer(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, target: RestTarget) -> web.StreamResponse:
         rights = await rights_of(self._access, request, _log, grace_s=0)
         authorize(request)
         path = target.path
@@ -130,7 +128,7 @@ class Messages:
             raise OperationTimeout(texts.unknown(late)) from None
 
     async def _done(
-        self, request: web.Request, target: Target, path: EntityPath, rights: RequestRights
+        self, request: web.Request, target: RestTarget, path: EntityPath, rights: RequestRights
     ) -> web.StreamResponse:
         if target.verb is Verb.SEND:
             return await self._send(request, path, rights)
@@ -146,7 +144,7 @@ class Messages:
         return web.Response(headers={"Content-Type": CONTENT_TYPE_DEFAULT})
 
     def _refused(
-        self, request: web.Request, target: Target, error: ServiceBusError
+        self, request: web.Request, target: RestTarget, error: ServiceBusError
     ) -> web.StreamResponse:
         if not isinstance(error, Unauthorized):
             _log.info(
@@ -171,16 +169,22 @@ class Messages:
         with Body(self._bodies) as body:
             content = await body.read(request, entity.path, limit_bytes)
             try:
+                rights.require(Right.SEND, path)  # the body may have come slowly
                 if is_batch:
-                    batch = await in_slices(self._batch(content))
+                    await self._send_batch(path, content)
                 else:
-                    batch = [outgoing(self._single(request, content, content_type))]
+                    single = outgoing(self._single(request, content, content_type))
+                    await self._namespace.send(path, [single])
             except MappingError as error:
                 raise ArgumentError(f"The message cannot be stored: {error}.") from error
-            rights.require(Right.SEND, path)  # the body may have come slowly
-            await self._namespace.send(path, batch)
         headers = {"Content-Type": content_type or CONTENT_TYPE_DEFAULT}
         return web.Response(status=201, headers=headers)
+
+    async def _send_batch(self, path: EntityPath, content: bytes) -> None:
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done = partial(resolve, stored)
+        await self._namespace.begin_sending_each(path, self._batch(content), done)
+        await stored
 
     def _batch(self, content: bytes) -> Iterator[Outgoing]:
         for raw in inward.encode_each(inward.batch_of(content), self._now_ms):

@@ -6,9 +6,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from bridge.engine.api import Namespace, NotTaken, Received, ReceiveMode, Release, Undeliverable
+from bridge.engine.api import (
+    NamespaceVerbs,
+    NotTaken,
+    Received,
+    ReceiveMode,
+    Release,
+    Undeliverable,
+)
 from bridge.engine.texts import disabled
-from bridge.gateway.messages import message_of
+from bridge.gateway.links.messages import message_of
 from bridge.model.errors import EntityDisabled, ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire.rest.outward import Shown, show
@@ -27,12 +34,12 @@ class Reception:
         check: raises ServiceBusError when the client may not receive any more.
 
     Raises:
-        ServiceBusError: nobody may receive here; see `Namespace.open_receiver`.
+        ServiceBusError: nobody may receive here; see `NamespaceVerbs.open_receiver`.
     """
 
     def __init__(
         self,
-        namespace: Namespace,
+        namespace: NamespaceVerbs,
         path: EntityPath,
         mode: ReceiveMode,
         check: Callable[[], None],

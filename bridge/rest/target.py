@@ -30,7 +30,7 @@ _OF_LOCKED = {"POST": Verb.RENEW, "PUT": Verb.UNLOCK, "DELETE": Verb.DELETE}
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RestTarget:
     """The target of a request.
 
     Attributes:
@@ -66,7 +66,7 @@ class Target:
         return UUID(self.token)
 
 
-def parse_target(method: str, raw_path: str) -> Target | None:
+def parse_target(method: str, raw_path: str) -> RestTarget | None:
     """Return the target of a request from its percent-encoded path; `None` for another API.
 
     An entity's name may have slashes, so the path is read from the right; its words are not
@@ -84,10 +84,10 @@ def parse_target(method: str, raw_path: str) -> Target | None:
         raise ArgumentError("The path of the request is not UTF-8.") from None
     match [name.lower() for name in names]:
         case [_, *_, "messages"] if method == "POST":
-            return Target(Verb.SEND, "/".join(names[:-1]))
+            return RestTarget(Verb.SEND, "/".join(names[:-1]))
         case [_, *_, "messages", "head"] if method in _OF_HEAD:
-            return Target(_OF_HEAD[method], "/".join(names[:-2]))
+            return RestTarget(_OF_HEAD[method], "/".join(names[:-2]))
         case [_, *_, "messages", _, token] if method in _OF_LOCKED:
             if method == "POST" or _TOKEN.fullmatch(token):
-                return Target(_OF_LOCKED[method], "/".join(names[:-3]), token)
+                return RestTarget(_OF_LOCKED[method], "/".join(names[:-3]), token)
     return None

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 
 from bridge.broker import declaration_fence
 from bridge.broker.connection.channel import Channel
-from bridge.broker.connection.pool import Lease
+from bridge.broker.connection.pool import ConnectionLease
 from bridge.topology import names
 
 Start = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
@@ -27,7 +27,7 @@ class Deletions:
         start: starts a deletion as a task, and handles its failure.
     """
 
-    def __init__(self, connection: Lease, start: Start) -> None:
+    def __init__(self, connection: ConnectionLease, start: Start) -> None:
         self._connection = connection
         self._start = start
         self._tasks: dict[str, asyncio.Task[None]] = {}

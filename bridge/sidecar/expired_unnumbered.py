@@ -12,12 +12,12 @@ import logging
 from functools import partial
 
 from bridge.broker.connection.delivery import Delivery
-from bridge.broker.connection.pool import Lease
+from bridge.broker.connection.pool import ConnectionLease
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.broker.handover import HandOver, Publish
 from bridge.broker.outcome import resolve
 from bridge.engine.poison import Poison
-from bridge.machine.arrival import PROPERTIES_BYTES_MAX
+from bridge.machine.inbox.arrival import PROPERTIES_BYTES_MAX
 from bridge.topology import names
 from bridge.wire import headers
 from bridge.wire.basic import Properties, python_value, text
@@ -31,7 +31,7 @@ _BARE = Properties(headers={headers.KIND: text(EXPIRED_UNNUMBERED_KIND)}, delive
 log = logging.getLogger(__name__)
 
 
-async def return_expired(connection: Lease, poison: Poison) -> None:
+async def return_expired(connection: ConnectionLease, poison: Poison) -> None:
     """Hand expired messages back to their inboxes until the channel ends; raise its error then.
 
     Args:

@@ -17,10 +17,10 @@ from bridge.broker.errors import BrokerError
 from bridge.engine.administration.disposal import Disposal
 from bridge.engine.administration.usage import NOT_LED
 from bridge.engine.clock import now_ms
-from bridge.machine.idleness import key_of, temporaries, watched
+from bridge.machine.usage.idleness import key_of, temporaries, watched
 from bridge.model.entity import Entity, EntityStatus, SendEntity, Subscription, Topic
 from bridge.model.errors import ServiceBusError
-from bridge.sidecar.leader import Leader
+from bridge.sidecar.leader.leader import Leader
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology.entity_table import Changes
 

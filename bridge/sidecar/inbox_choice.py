@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from bridge.machine.standbys import Standbys
-from bridge.sidecar.leader import Leader
-from bridge.sidecar.leader_state import LeaderState
+from bridge.machine.inbox.standbys import Standbys
+from bridge.sidecar.leader.leader import Leader
+from bridge.sidecar.leader.leader_state import LeaderState
 
 TICK_S = 0.25
 """Time between two looks while something changes with time alone."""

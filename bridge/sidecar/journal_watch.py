@@ -14,7 +14,7 @@ from itertools import chain
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.broker.ready_counts import ReadyCounts
-from bridge.machine.journal_bound import (
+from bridge.machine.inbox.journal_bound import (
     LOWER_AFTER_S,
     JournalBound,
     most_bytes,
@@ -23,7 +23,7 @@ from bridge.machine.journal_bound import (
 from bridge.model.entity import Topic
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import short_id
-from bridge.sidecar.leader import Leader
+from bridge.sidecar.leader.leader import Leader
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.parts import JOURNAL_BYTES_MAX

@@ -10,7 +10,7 @@ from bridge.broker.connection.boot import node_boot
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.errors import BrokerError, PublishRefused
-from bridge.machine.sequencer import Answer
+from bridge.machine.inbox.sequencer import SenderAnswer
 from bridge.model.entity import SendEntity, Topic
 from bridge.topology import names
 from bridge.topology.shards import active_queues
@@ -38,7 +38,7 @@ class SharedConnection:
                 self.boot = self.boot or await node_boot(self.connection)
                 self._replies = await self.connection.channel()
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: SenderAnswer) -> None:
         """Answer a command; the answer may be lost, and the requester then asks again."""
         properties = Properties(correlation_id=answer.to.correlation_id).encode()
         assert self._replies is not None

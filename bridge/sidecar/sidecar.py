@@ -14,25 +14,25 @@ from functools import partial
 
 from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.connection.pool import LOOK_S, Lease, Pool
-from bridge.broker.errors import BrokerError, BrokerSilent, NotFound, PublishRefused, Unroutable
+from bridge.broker.connection.pool import LOOK_S, ConnectionLease, Pool
+from bridge.broker.errors import BrokerError, BrokerSilent, PublishRefused
 from bridge.engine.clock import now_ms
 from bridge.engine.poison import Poison
-from bridge.machine.idleness import Use, changed
-from bridge.machine.standbys import Standbys
+from bridge.machine.inbox.standbys import Standbys
 from bridge.machine.suspects import Suspect, is_silence
+from bridge.machine.usage.idleness import Use, changed
 from bridge.model.entity import SendEntity, Tier, Topic
 from bridge.sidecar.expired_unnumbered import return_expired
 from bridge.sidecar.inbox_choice import InboxChoice
-from bridge.sidecar.leader import Leader
-from bridge.sidecar.leader_state import Companion, LeaderState, TermOver
+from bridge.sidecar.leader.leader import Leader
+from bridge.sidecar.leader.leader_state import Companion, LeaderState, TermOver
+from bridge.sidecar.leader.meters import Meters
+from bridge.sidecar.leader.routes import Routes
 from bridge.sidecar.leaderless import failing_reasons, leaderless_reason
-from bridge.sidecar.left_out import LOOK_S as LOOK_AT_TOPICS_S
-from bridge.sidecar.left_out import LeftOutWatch, silent_subscriptions
-from bridge.sidecar.meters import Meters
-from bridge.sidecar.missing_queues import MissingQueues
-from bridge.sidecar.routes import Routes
 from bridge.sidecar.shared_connection import SharedConnection
+from bridge.sidecar.subscriptions.left_out import LOOK_S as LOOK_AT_TOPICS_S
+from bridge.sidecar.subscriptions.left_out import LeftOutWatch, silent_subscriptions
+from bridge.sidecar.subscriptions.missing_queues import MissingQueues
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.entity_table import Changes
@@ -310,7 +310,7 @@ class Sidecar:
             await self.choice.wanted(key)
             await self._whole(name)
             way = await self._way(name)
-            lease = Lease(way.connection, name)
+            lease = ConnectionLease(way.connection, name)
             leader = Leader(state, lease, way, self._clock, partial(self._made_again, name))
             self._leaders[key] = leader
             self.choice.watch(key, leader)
@@ -356,7 +356,7 @@ class Sidecar:
 
     async def _made_again(self, name: str, error: BrokerError) -> None:
         """Wait while a resource is missing, which an error may say first."""
-        if isinstance(error, NotFound | Unroutable):
+        if error.is_missing:
             self._on_missing(name)
         await self._whole(name)
 

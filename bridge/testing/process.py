@@ -15,7 +15,7 @@ from queue import Empty, Queue
 
 from bridge.broker.node.ports import Ports
 
-READY_S = 60.0
+READY_S = 120.0
 """Maximum time between two printed lines; a private RabbitMQ takes up to 13 s of that."""
 
 
@@ -25,6 +25,7 @@ class Bridge:
     Args:
         command: `sidecar` for a bridge without a gateway: then `port` and `connection_string` are
             meaningless.
+        program: the module that is run.
 
     Attributes:
         port: the port of AMQP 1.0.
@@ -44,6 +45,7 @@ class Bridge:
         port: int | None = None,
         admin_port: int | None = None,
         command: str = "serve",
+        program: str = "bridge.cli.command",
     ) -> None:
         self._ports = Ports(2)  # held as long as this object lives
         ports = self._ports.numbers
@@ -54,6 +56,7 @@ class Bridge:
         self.ca: Path | None = None
         self.lines: list[str] = []
         self._command = command
+        self._program = program
         if command == "serve":
             arguments = "--port", str(self.port), *arguments
         self._arguments = "--admin-port", str(admin_port or ports[1]), *arguments
@@ -65,8 +68,8 @@ class Bridge:
         """Start the process; return after its `ready` line."""
         printed: Queue[str | None] = Queue()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bridge.cli.command", self._command, *self._arguments],
-            env={**os.environ, **self._environment, **environment},
+            [sys.executable, "-m", self._program, self._command, *self._arguments],
+            env={**os.environ, "BUSBRIDGE_DRAIN": "0", **self._environment, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -103,9 +106,9 @@ class Bridge:
 
     def kill(self) -> None:
         """End the process at once."""
-        self._end(signal.SIGKILL, within_s=10)
+        self._end(signal.SIGKILL, within_s=120)
 
-    def stop(self, *, within_s: float = 15) -> int:
+    def stop(self, *, within_s: float = 120) -> int:
         """End the process as an operator does; return its exit code."""
         return self._end(signal.SIGTERM, within_s=within_s)
 
@@ -124,7 +127,7 @@ class Bridge:
 
     def get(self, path: str) -> str:
         """Send a GET to the admin port; return the body of a 200."""
-        with urllib.request.urlopen(self.admin_url + path, timeout=10) as answer:
+        with urllib.request.urlopen(self.admin_url + path, timeout=120) as answer:
             body: bytes = answer.read()
         return body.decode()
 

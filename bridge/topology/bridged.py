@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bridge.model import entity as model
+from bridge.model.entities import send_entities
 from bridge.model.forwarding import target_of
 from bridge.model.name import short_id
 from bridge.topology import names, parts, shards
@@ -32,7 +33,7 @@ class Bridged:
 
     def made_on_use(self, namespace: model.Namespace) -> Iterator[Queue]:
         """Yield one history if an entity may need one; other such queues have policies anyway."""
-        for entity in model.send_entities(namespace):
+        for entity in send_entities(namespace):
             if entity.requires_duplicate_detection:
                 yield parts.history(entity.path)
                 return

@@ -12,13 +12,14 @@ from dataclasses import replace
 from itertools import islice
 
 from bridge.model import entity as model
+from bridge.model.entities import receive_entities, send_entities
 from bridge.model.errors import EntityConflict
 from bridge.model.tiers import TIER_TIME_TO_LIVE_MAX_MS
 from bridge.topology import names, parts
 from bridge.topology.bridged import Bridged, shared
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.fate import key_of
 from bridge.topology.flavour import Flavour
+from bridge.topology.perils import key_of
 from bridge.topology.policy import PRIORITY, Ceiling, ceiling_policies, protection
 from bridge.topology.resources import (
     Exchange,
@@ -101,11 +102,11 @@ def compile_policies(
 
 def _kinds(namespace: model.Namespace) -> Iterator[Queue]:
     """Yield one queue of each kind of which a policy protects all."""
-    sent = list(model.send_entities(namespace))
+    sent = list(send_entities(namespace))
     for entity in sent[:1]:
         yield parts.journal(entity.path)
         yield parts.moved(entity.path)
-    for each in islice(model.receive_entities(namespace), 1):
+    for each in islice(receive_entities(namespace), 1):
         yield parts.quorum_queue(names.dead_letter_queue(each.path), {})
     yield from _BRIDGED.made_on_use(namespace)
 

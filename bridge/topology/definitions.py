@@ -57,6 +57,7 @@ _WRITTEN_WHEN_GIVEN = frozenset(
         "created_at",
         "updated_at",
         "status_before",
+        "has_empty_user_metadata",
         "forward_to_scheme",
         "forward_dead_letters_scheme",
     }
@@ -105,7 +106,7 @@ def entities(namespace: model.Namespace) -> tuple[model.Entity, ...]:
 
 
 def incarnation_of(entity: model.Entity) -> str:
-    """Return an entity's incarnation, a text that differs from those of its namesakes.
+    """Return an entity's incarnation: no other entity of its name ever has this text.
 
     An entity whose definition has none (an older version or a person has written it) gets a digest
     of its path.
@@ -136,7 +137,7 @@ def with_incarnations(
     for entity in entities(wanted):
         earlier = known.get(entity.path.lower())
         if earlier is not None:
-            kept = with_origin(entity, earlier)
+            kept = _with_rule_times(with_origin(entity, earlier), earlier, made_at)
             if made_at and bare(kept) != bare(earlier):
                 kept = dataclasses.replace(kept, updated_at=made_at)
             found.append(kept)
@@ -178,6 +179,20 @@ def with_origin(entity: EntityT, there: model.Entity) -> EntityT:
     return with_shards(made, count_of(there))
 
 
+def _with_rule_times(entity: model.Entity, there: model.Entity, made_at: str) -> model.Entity:
+    """Return a subscription whose rules have the times of those that exist; others are new."""
+    if not isinstance(entity, model.Subscription) or not isinstance(there, model.Subscription):
+        return entity
+    known = {each.name.lower(): each.created_at for each in there.rules}
+    rules = tuple(
+        dataclasses.replace(
+            each, created_at=each.created_at or known.get(each.name.lower(), made_at)
+        )
+        for each in entity.rules
+    )
+    return dataclasses.replace(entity, rules=rules)
+
+
 def _topic_of(entity: model.Entity, known: Mapping[str, model.Entity]) -> model.Topic | None:
     """Return the topic of a subscription, if it is known."""
     topic = known.get(entity.topic.lower()) if isinstance(entity, model.Subscription) else None
@@ -185,7 +200,7 @@ def _topic_of(entity: model.Entity, known: Mapping[str, model.Entity]) -> model.
 
 
 def with_folded_ids(entity: EntityT, topic: model.Topic | None) -> EntityT:
-    """Return a new entity that folds session ids; a subscription does what its topic does.
+    """Return a new entity that folds session ids; a subscription folds them if its topic does.
 
     Args:
         topic: the topic of a subscription that exists already, else `None`.
@@ -195,7 +210,7 @@ def with_folded_ids(entity: EntityT, topic: model.Topic | None) -> EntityT:
 
 
 def bare(entity: EntityT) -> EntityT:
-    """Return an entity as its own definition says it: a topic without its subscriptions."""
+    """Return an entity without the parts that have definitions of their own: subscriptions."""
     if isinstance(entity, model.Topic):
         return dataclasses.replace(entity, subscriptions=())
     return entity

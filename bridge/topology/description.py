@@ -13,7 +13,7 @@ from bridge.topology.definitions import from_json, to_json
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedEntity:
     """An entity, and facts about its RabbitMQ.
 
     Attributes:
@@ -66,7 +66,7 @@ def encode(
     ).encode()
 
 
-def decode(raw: bytes) -> Described:
+def decode(raw: bytes) -> DescribedEntity:
     """Read a description.
 
     Raises:
@@ -76,7 +76,7 @@ def decode(raw: bytes) -> Described:
     form = json.loads(raw)
     capabilities = Capabilities.of(form["rabbitmqVersion"])
     limit_bytes = int(form.get("rabbitmqMaxMessageSize", capabilities.message_bytes_max))
-    return Described(
+    return DescribedEntity(
         from_json(form["entity"]),
         replace(capabilities, message_bytes_max=limit_bytes),
         bool(form["isClustered"]),

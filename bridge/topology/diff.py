@@ -14,7 +14,6 @@ from enum import Enum
 from typing import assert_never
 
 from bridge.topology import definitions, policy
-from bridge.topology.fate import Peril, carried_out, key_of, perils, touches
 from bridge.topology.names import (
     BUCKETS_SUFFIX,
     DEFERRED_SUFFIX,
@@ -23,6 +22,7 @@ from bridge.topology.names import (
     SETTLED_SUFFIX,
 )
 from bridge.topology.parts import SCHEMA_ARGUMENT
+from bridge.topology.perils import Peril, carried_out, key_of, perils, touches
 from bridge.topology.policy import RAISED_PREFIX
 from bridge.topology.resources import (
     Binding,

@@ -166,17 +166,21 @@ def _element_written(element: object) -> Value:
             "primaryKey": element.primary_key,
             "secondaryKey": element.secondary_key,
             "rights": [right.value for right in model.Right if right in element.rights],
+            **_given("createdAt", element.created_at),
+            **_given("modifiedAt", element.modified_at),
         }
     assert isinstance(element, model.Rule)
     return {
         "name": element.name,
         "filter": _filter_written(element.filter),
         "action": element.action,
-    } | _given("actionParameters", _pairs_written(element.action_parameters))
+        **_given("actionParameters", _pairs_written(element.action_parameters)),
+        **_given("createdAt", element.created_at),
+    }
 
 
 def _given(key: str, value: Value) -> dict[str, Value]:
-    """Return a field unless its value is empty: rules of older versions have no such field."""
+    """Return a field unless its value is empty: what older versions wrote has no such field."""
     return {key: value} if value else {}
 
 
@@ -239,6 +243,8 @@ def _authorization_rule(form: Value, key: str) -> model.AuthorizationRule:
         rights=frozenset(
             model.Right(_member(model.Right, each, f"{key}.rights").value) for each in rights
         ),
+        created_at=_is(rule.get("createdAt", ""), str, f"{key}.createdAt"),
+        modified_at=_is(rule.get("modifiedAt", ""), str, f"{key}.modifiedAt"),
     )
 
 
@@ -249,6 +255,7 @@ def _rule(form: Value, key: str) -> model.Rule:
         filter=_filter(_is(rule.get("filter"), dict, f"{key}.filter"), f"{key}.filter"),
         action=_is(rule.get("action", ""), str, f"{key}.action"),
         action_parameters=_pairs(rule.get("actionParameters", []), f"{key}.actionParameters"),
+        created_at=_is(rule.get("createdAt", ""), str, f"{key}.createdAt"),
     )
 
 

@@ -27,7 +27,7 @@ class Flavour(Protocol):
         """
 
     def made_on_use(self, namespace: model.Namespace) -> Iterable[Queue]:
-        """Return one queue of each kind that no topology has, as it is made when it is used.
+        """Return one queue of each kind that is made on its first use, and so in no topology.
 
         A policy protects all queues of such a kind from their beginning.
         """

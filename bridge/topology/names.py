@@ -12,6 +12,8 @@ import base64
 import hashlib
 import re
 
+from bridge.model.name import SubQueue
+
 NAME_BYTES_MAX = 255
 """RabbitMQ's limit for the name of a queue or exchange (measured on 4.0 and 4.3)."""
 
@@ -118,6 +120,13 @@ def active_queue(entity: str, shard: int = 0) -> str:
     """Queue: the entity's active messages, of one shard (`topology.shards`)."""
     base = resource_base(entity)
     return f"{base}{SHARD_SUFFIX}{shard}" if shard else base
+
+
+def received(entity: str, sub_queue: SubQueue) -> str:
+    """Queue: what receivers of the entity, or of its dead-letter sub-queue, receive from."""
+    if sub_queue is SubQueue.DEAD_LETTER:
+        return dead_letter_queue(entity)
+    return active_queue(entity)
 
 
 JOURNAL_KEY = "j"

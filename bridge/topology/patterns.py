@@ -72,7 +72,7 @@ def packed_bytes(pattern: str) -> int:
 
 @lru_cache(maxsize=4_096)
 def names_in(pattern: str) -> frozenset[str] | None:
-    """Return the names that a pattern lists, or None when it is no list that `patterns` writes."""
+    """Return the names that a pattern of `patterns` lists; None for any other pattern."""
     if not (pattern.startswith("^") and pattern.endswith("$")):
         return None
     try:

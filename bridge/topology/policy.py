@@ -52,7 +52,7 @@ _SCOPE_OF_TYPE = {"classic": "classic_queues", "quorum": "quorum_queues", "strea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """Limits that no queue of a virtual host may exceed, whoever made it. None: no limit.
+    """Limits of every queue of a virtual host, the bridge's or not. None: no limit.
 
     Raises:
         ArgumentError: a limit is 0 or negative, so that no message could stay.

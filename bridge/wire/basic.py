@@ -50,6 +50,7 @@ __all__ = [
     "text",
     "text_in",
     "with_fields",
+    "without_fields",
 ]
 
 _FLAGS = struct.Struct(">H")
@@ -181,3 +182,31 @@ def with_fields(raw: bytes, fields: bytes) -> bytes:
         return b"".join((raw[:at], _LENGTH.pack(size), fields, raw[at + 4 :]))
     head = _FLAGS.pack(flags | _HEADERS_FLAG) + raw[2:at]
     return b"".join((head, _LENGTH.pack(len(fields)), fields, raw[at:]))
+
+
+def without_fields(raw: bytes, start: bytes, size: int) -> tuple[bytes, bytes] | None:
+    """Take encoded fields off the front of the headers, as `with_fields` put them.
+
+    Args:
+        raw: encoded properties.
+        start: how the fields begin.
+        size: their bytes.
+
+    Returns the fields and the properties without them; `None` if others are in front.
+    """
+    if len(raw) < 2 or not raw[0] & 0x20:
+        return None
+    at = 2
+    for flag in (0x80, 0x40):
+        if raw[0] & flag:
+            if at >= len(raw):
+                return None
+            at += 1 + raw[at]
+    fields_at = at + 4
+    if raw[fields_at : fields_at + len(start)] != start or len(raw) < fields_at + size:
+        return None
+    table_bytes = _LENGTH.unpack_from(raw, at)[0] - size
+    if table_bytes < 0:
+        return None
+    rest = b"".join((raw[:at], _LENGTH.pack(table_bytes), raw[fields_at + size :]))
+    return raw[fields_at : fields_at + size], rest

@@ -62,6 +62,9 @@ SILENT_PROPERTIES = Properties(headers=HEADERS, delivery_mode=2).encode()
 """Encoded properties of an envelope without an answer."""
 
 _HEAD = struct.Struct(">BB16sI")
+HEAD_BYTES = _HEAD.size
+_ITEM_BYTES_MIN = 9
+_KIND_FIELD = text(KIND)
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 _I64 = struct.Struct(">q")
@@ -102,8 +105,8 @@ class Item:
         target: short id of the only target subscription; `None` for all that match.
         digest: the digest of the message id where duplicates are detected (`wire.digest`), or
             `None`.
-        source: the source of a forwarded message, or `None`; with a source the envelope has no
-            other item.
+        source: the source of a forwarded message, with which the envelope has no other item; what a
+            relay says of its copy (`wire.relay_source`), which its properties have, too; or `None`.
     """
 
     properties: bytes
@@ -150,33 +153,44 @@ def item_bytes(item: Item) -> int:
 
 def encode(operation: Operation, identity: bytes, items: Sequence[Item]) -> bytes:
     """Return the body of an envelope that sends or schedules `items`."""
+    parts: list[bytes] = []
+    for item in items:
+        parts += _item_parts(item)
+    return b"".join([encode_head(operation, identity, len(items)), *parts])
+
+
+def encode_head(operation: Operation, identity: bytes, count: int) -> bytes:
+    """Return the beginning of an envelope, behind which its items stand (`encode_item`)."""
     assert len(identity) == IDENTITY_BYTES, identity
     assert operation in (Operation.SEND, Operation.SCHEDULE)
-    parts = [_HEAD.pack(VERSION, operation, identity, len(items))]
-    append = parts.append
-    for item in items:
-        flags = 0
-        optional = b""
-        if item.ttl_ms is not None:
-            flags |= _HAS_TTL
-            optional += _I64.pack(item.ttl_ms)
-        if item.scheduled_ms is not None:
-            flags |= _HAS_SCHEDULED
-            optional += _I64.pack(item.scheduled_ms)
-        if item.key is not None:
-            flags |= _HAS_KEY
-            optional += _U16.pack(len(item.key)) + item.key
-        if item.digest is not None:
-            flags |= _HAS_DIGEST
-            optional += item.digest
-        if item.source is not None:
-            flags |= _HAS_SOURCE
-            optional += item.source
-        append(bytes((flags,)) + optional + _U32.pack(len(item.properties)))
-        append(item.properties)
-        append(_U32.pack(len(item.body)))
-        append(item.body)
-    return b"".join(parts)
+    return _HEAD.pack(VERSION, operation, identity, count)
+
+
+def encode_item(item: Item) -> bytes:
+    """Return one item of an envelope."""
+    return b"".join(_item_parts(item))
+
+
+def _item_parts(item: Item) -> tuple[bytes, bytes, bytes, bytes]:
+    flags = 0
+    optional = b""
+    if item.ttl_ms is not None:
+        flags |= _HAS_TTL
+        optional += _I64.pack(item.ttl_ms)
+    if item.scheduled_ms is not None:
+        flags |= _HAS_SCHEDULED
+        optional += _I64.pack(item.scheduled_ms)
+    if item.key is not None:
+        flags |= _HAS_KEY
+        optional += _U16.pack(len(item.key)) + item.key
+    if item.digest is not None:
+        flags |= _HAS_DIGEST
+        optional += item.digest
+    if item.source is not None:
+        flags |= _HAS_SOURCE
+        optional += item.source
+    head = bytes((flags,)) + optional + _U32.pack(len(item.properties))
+    return head, item.properties, _U32.pack(len(item.body)), item.body
 
 
 def encode_cancel(identity: bytes, numbers: Sequence[int]) -> bytes:
@@ -203,37 +217,108 @@ def decode(body: bytes) -> Envelope:
     Raises:
         MalformedEnvelope: the bytes are cut short, too long, or of another version.
     """
+    head = operation, identity, count = _head(body)
+    if operation is Operation.CANCEL:
+        if len(body) != _HEAD.size + 8 * count:
+            raise MalformedEnvelope(f"{len(body)} bytes for {count} sequence numbers")
+        numbers = struct.unpack_from(f">{count}q", body, _HEAD.size)
+        return Envelope(operation, identity, numbers=numbers)
+    if operation is Operation.USED:
+        if len(body) != _HEAD.size + _USED.size * count:
+            raise MalformedEnvelope(f"{len(body)} bytes for {count} uses")
+        used: Iterable[tuple[bytes, int]] = _USED.iter_unpack(body[_HEAD.size :])
+        return Envelope(operation, identity, used=tuple(used))
+    return Envelope(operation, identity, items=Items(body, head).take(count))
+
+
+def _head(body: bytes) -> tuple[Operation, bytes, int]:
+    """Return operation, identity and count of an envelope; raises MalformedEnvelope."""
     try:
         version, operation, identity, count = _HEAD.unpack_from(body)
         if version != VERSION:
             raise MalformedEnvelope(f"version {version}; this bridge reads version {VERSION}")
-        operation = Operation(operation)
         if count == 0:
             raise MalformedEnvelope("holds nothing")
-        if operation is Operation.CANCEL:
-            if len(body) != _HEAD.size + 8 * count:
-                raise MalformedEnvelope(f"{len(body)} bytes for {count} sequence numbers")
-            numbers = struct.unpack_from(f">{count}q", body, _HEAD.size)
-            return Envelope(operation, identity, numbers=numbers)
-        if operation is Operation.USED:
-            if len(body) != _HEAD.size + _USED.size * count:
-                raise MalformedEnvelope(f"{len(body)} bytes for {count} uses")
-            used: Iterable[tuple[bytes, int]] = _USED.iter_unpack(body[_HEAD.size :])
-            return Envelope(operation, identity, used=tuple(used))
-        return Envelope(operation, identity, items=_decode_items(body, count))
+        return Operation(operation), identity, count
+    except MalformedEnvelope:
+        raise
     except (struct.error, ValueError) as error:
-        if isinstance(error, MalformedEnvelope):
-            raise
         raise MalformedEnvelope(str(error)) from error
 
 
-def _decode_items(body: bytes, count: int) -> list[Item]:
+def sent_count(properties: bytes, body: bytes) -> int:
+    """Return the number of messages of an envelope that sends and wants no answer; 0: it is none.
+
+    Args:
+        properties: the encoded properties, as RabbitMQ delivered them.
+    """
+    if len(body) < _HEAD.size:
+        return 0
+    version, operation, _, count = _HEAD.unpack_from(body)
+    if version != VERSION or operation != Operation.SEND or len(body) < count * _ITEM_BYTES_MIN:
+        return 0
+    return int(count) if _wants_no_answer(properties) else 0
+
+
+def _wants_no_answer(properties: bytes) -> bool:
+    """Whether properties are those of an envelope; RabbitMQ adds headers when it comes again."""
+    if properties == SILENT_PROPERTIES:
+        return True
+    try:
+        basic = Properties.decode(properties)
+    except ValueError:
+        return False
+    return (basic.headers or {}).get(headers.KIND) == _KIND_FIELD and not basic.reply_to
+
+
+class Items:
+    """The items of an envelope of messages, read in order, some at a time.
+
+    Args:
+        head: operation, identity and count, if they are read already.
+
+    Attributes:
+        identity: the envelope's.
+        left: how many are not read yet.
+
+    Raises:
+        MalformedEnvelope: the bytes are no such envelope.
+    """
+
+    def __init__(self, body: bytes, head: tuple[Operation, bytes, int] | None = None) -> None:
+        operation, self.identity, self.left = _head(body) if head is None else head
+        if operation not in (Operation.SEND, Operation.SCHEDULE):
+            raise MalformedEnvelope(f"operation {operation} has no messages")
+        self._count = self.left
+        self._body = body
+        self._at = _HEAD.size
+
+    def take(self, count: int) -> list[Item]:
+        """Return the next items, `count` at most; behind the last one the body must end.
+
+        Raises:
+            MalformedEnvelope: the bytes are cut short, or too long.
+        """
+        count = min(count, self.left)
+        try:
+            items, self._at = _read_items(self._body, self._at, count)
+        except (struct.error, ValueError) as error:
+            raise MalformedEnvelope(str(error)) from error
+        self.left -= len(items)
+        if len(items) < count:
+            found = self._count - self.left
+            raise MalformedEnvelope(f"{self._count} messages announced, {found} found")
+        if not self.left and self._at != len(self._body):
+            raise MalformedEnvelope(f"{len(self._body)} bytes, {self._at} expected")
+        return items
+
+
+def _read_items(body: bytes, at: int, count: int) -> tuple[list[Item], int]:
+    """Return up to `count` items from a place on, and the end of the last one."""
     items: list[Item] = []
-    at, end = _HEAD.size, len(body)
+    end = len(body)
     u32 = _U32.unpack_from
-    for _ in range(count):
-        if at >= end:
-            raise MalformedEnvelope(f"{count} messages announced, {len(items)} found")
+    while len(items) < count and at < end:
         flags = body[at]
         at += 1
         ttl_ms = scheduled_ms = key = digest = source = None
@@ -265,6 +350,4 @@ def _decode_items(body: bytes, count: int) -> list[Item]:
         stored = body[at : at + size]
         items.append(Item(properties, stored, ttl_ms, scheduled_ms, key, None, digest, source))
         at += size
-    if at != end:
-        raise MalformedEnvelope(f"{end} bytes, {at} expected")
-    return items
+    return items, at

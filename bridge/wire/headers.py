@@ -45,6 +45,9 @@ DEAD_LETTER_SOURCE = "x-opt-deadletter-source"
 FORWARDED = "x-busbridge-forwarded"
 """Bytes ('x'), on a forwarded message: its source, and its number of hops (`wire.forwarded`)."""
 
+RELAYED = "x-busbridge-relayed"
+"""Bytes ('x'), on a relay's copy: its source and its number there (`wire.relay_source`)."""
+
 IDENTITY = "x-busbridge-id"
 """Bytes ('x'): 16 of the envelope's identity and the message's index in it, big-endian."""
 
@@ -99,6 +102,9 @@ SECTIONS = "x-busbridge-sections"
 BODY = "x-busbridge-body"
 """Present when the body is not one Data section: `sections`, AMQP 1.0 body sections, encoded."""
 
+ORDER = "x-busbridge-order"
+"""Bytes ('x'): the order in which the sender gave the application properties (`mapping.order`)."""
+
 BASIC_USER_ID = "x-basic-user-id"
 """The 0-9-1 user_id of a native message: RabbitMQ would compare it with the bridge's own user."""
 
@@ -136,7 +142,7 @@ stream-filter)."""
 STAMPED = frozenset({SEQUENCE_NUMBER, ENQUEUED_SEQUENCE_NUMBER, ENQUEUED_TIME, TIME_TO_LIVE})
 """Headers that only the sequencer writes, beside the bridge's own."""
 
-OWN_CONTENT = frozenset({SECTIONS, BODY})
+OWN_CONTENT = frozenset({SECTIONS, BODY, ORDER})
 """The bridge's own headers that describe a message's content: they travel with the message."""
 
 OF_FORWARDED = frozenset({FORWARDED, ENQUEUED_SEQUENCE_NUMBER})

@@ -12,7 +12,7 @@ A body is a list of sections (`wire.sections`), version 2:
     bucket     BUCKETS, with one
     uses       USES
     left-out   LEFT_OUT; of a topic
-    accepted   ACCEPTED; only in the stream of a history (`machine.history`)
+    accepted   ACCEPTED; only in the stream of a history (`machine.inbox.accepted_ids`)
     reads      WRITER; only there: up to this entry the term has read the history
     snapshot   PART (`wire.snapshot`)
 
@@ -20,10 +20,10 @@ A body is a list of sections (`wire.sections`), version 2:
     NUMBERS    sequence number i64, repeated
     BUCKETS    level u8 | slot i64 | state u8 (`BucketState`), repeated
     LEFT_OUT   the subscriptions whose queues take nothing, and the numbers that they miss
-               (`machine.left_out`)
-    USES       the last uses of temporary entities (`machine.idleness`); optional
-    ACCEPTED   digests of accepted messages that may be in no segment yet (`machine.history`);
-               optional
+               (`machine.inbox.left_out`)
+    USES       the last uses of temporary entities (`machine.usage.idleness`); optional
+    ACCEPTED   digests of accepted messages that may be in no segment yet
+               (`machine.inbox.accepted_ids`); optional
 
 A bridge refuses a journal with an unknown version or an unknown section (`NewerJournal`), but
 passes over sections that are marked as optional: so later versions can add sections. It passes over
@@ -59,7 +59,7 @@ _KIND = re.compile(r"[a-z][a-z-]{0,31}")
 TERM_BYTES = 16
 
 
-class Kind(IntEnum):
+class JournalSection(IntEnum):
     """The kinds of sections."""
 
     WRITER = 1
@@ -77,6 +77,7 @@ class Kind(IntEnum):
     KNOWN_COPIES = 13
     ACTIVATED_COPIES = 14
     LEFT_OUT = 15
+    RELAYED = 16
     USES = sections.OPTIONAL | 32
     ACCEPTED = sections.OPTIONAL | 33
     FORWARDED = sections.OPTIONAL | 34
@@ -112,7 +113,7 @@ class Marker:
 
     def encode(self) -> bytes:
         """Return the entry's body."""
-        return entry_of(Kind.WRITER, self.encode_writer())
+        return entry_of(JournalSection.WRITER, self.encode_writer())
 
     def encode_writer(self) -> bytes:
         """Return the section that names the writer: its term and the broker's boot."""
@@ -121,7 +122,7 @@ class Marker:
     @classmethod
     def decode(cls, body: bytes) -> Marker:
         """Return the marker in an entry's body."""
-        return cls.decode_writer(section_of(body, Kind.WRITER))
+        return cls.decode_writer(section_of(body, JournalSection.WRITER))
 
     @classmethod
     def decode_writer(cls, raw: bytes) -> Marker:
@@ -136,12 +137,12 @@ class Marker:
 
 def encode_cancel(numbers: Sequence[int]) -> bytes:
     """Return the body of an entry that cancels scheduled messages."""
-    return entry_of(Kind.NUMBERS, encode_numbers(numbers))
+    return entry_of(JournalSection.NUMBERS, encode_numbers(numbers))
 
 
 def decode_cancel(body: bytes) -> tuple[int, ...]:
     """Return the numbers of the cancelled messages."""
-    return decode_numbers(section_of(body, Kind.NUMBERS))
+    return decode_numbers(section_of(body, JournalSection.NUMBERS))
 
 
 class BucketState(IntEnum):
@@ -155,12 +156,12 @@ class BucketState(IntEnum):
 
 def encode_bucket(level: int, slot: int, state: BucketState) -> bytes:
     """Return the body of an entry about a bucket."""
-    return entry_of(Kind.BUCKETS, encode_buckets([(level, slot, state)]))
+    return entry_of(JournalSection.BUCKETS, encode_buckets([(level, slot, state)]))
 
 
 def decode_bucket(body: bytes) -> tuple[int, int, BucketState]:
     """Return level, slot and state of the bucket."""
-    buckets = decode_buckets(section_of(body, Kind.BUCKETS))
+    buckets = decode_buckets(section_of(body, JournalSection.BUCKETS))
     if len(buckets) != 1:
         raise MalformedEntry(f"{len(buckets)} buckets in an entry about one")
     return buckets[0]
@@ -182,12 +183,12 @@ def check_unknown(kind: str, body: bytes) -> None:
         raise NewerJournal(f"an entry of kind {kind!r}") from error
 
 
-def entry_of(kind: Kind, raw: bytes) -> bytes:
+def entry_of(kind: JournalSection, raw: bytes) -> bytes:
     """Return the body of an entry with one section."""
     return sections.encode([(kind, raw)])
 
 
-def section_of(body: bytes, kind: Kind) -> bytes:
+def section_of(body: bytes, kind: JournalSection) -> bytes:
     """Return the one section that an entry must have."""
     found = sections.decode(body, (int(kind),))
     if kind not in found:

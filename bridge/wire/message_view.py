@@ -44,7 +44,7 @@ HEADER_TEXTS: Final = {
 
 
 class MessageView:
-    """A message as `bridge.model.filters` reads it (its `Message`).
+    """A message as `bridge.model.filters` reads it (its `FilteredMessage`).
 
     Args:
         item: the message as the sender sent it, with its own TTL.

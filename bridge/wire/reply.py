@@ -32,14 +32,14 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refusal:
     """The reply to a request of which nothing was carried out: Azure's condition and a text."""
 
     condition: str
     description: str
 
 
-Reply = Done | Refused
+Reply = Done | Refusal
 
 
 def encode_done(numbers: Sequence[int]) -> bytes:
@@ -71,7 +71,7 @@ def decode_reply(body: bytes) -> Reply:
             return Done(content=body[1:])
         if body[0] == _REFUSED:
             (size,) = struct.unpack_from(">H", body, 1)
-            return Refused(body[3 : 3 + size].decode(), body[3 + size :].decode())
+            return Refusal(body[3 : 3 + size].decode(), body[3 + size :].decode())
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedReply(str(error)) from error
     raise MalformedReply(f"begins with {body[0]}")

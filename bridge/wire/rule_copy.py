@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
-from bridge.model.filters.changes import REMOVED, Change
+from bridge.model.filters.changes import REMOVED, PropertyChange
 from bridge.model.filters.errors import FilterException
 from bridge.model.filters.message import SYSTEM_PROPERTIES
 from bridge.wire import headers
@@ -37,7 +37,7 @@ RULE_NAME: Final = "RuleName"
 
 
 def changed_copy(
-    item: Item, rule_name: str, changes: Iterable[Change], *, properties_bytes_max: int
+    item: Item, rule_name: str, changes: Iterable[PropertyChange], *, properties_bytes_max: int
 ) -> Item:
     """Return the copy of a message that a rule with an action makes for a subscription.
 

@@ -27,7 +27,7 @@ RANGES_MAX = 60_000
 """So many ranges, or counts, go into one entry: a megabyte."""
 
 
-class Kind(IntEnum):
+class SettledSection(IntEnum):
     """The kinds of sections."""
 
     ACTIVE = 1
@@ -36,7 +36,7 @@ class Kind(IntEnum):
     FAILED = 4 | OPTIONAL
 
 
-_KINDS = frozenset(int(kind) for kind in Kind)
+_KINDS = frozenset(int(kind) for kind in SettledSection)
 _RANGE = struct.Struct(">qq")
 _COUNT = struct.Struct(">qI")
 _COUNT_MAX = 0xFFFFFFFF
@@ -65,15 +65,15 @@ class Settled:
         """Return the entry's body."""
         found: list[tuple[int, bytes]] = []
         if self.active:
-            found.append((Kind.ACTIVE, _pack(self.active)))
+            found.append((SettledSection.ACTIVE, _pack(self.active)))
         if self.deferred:
-            found.append((Kind.DEFERRED, _pack(self.deferred)))
+            found.append((SettledSection.DEFERRED, _pack(self.deferred)))
         if self.mark:
-            found.append((Kind.MARK, self.mark))
+            found.append((SettledSection.MARK, self.mark))
         if self.failed:
             counts = self.failed.items()
             packed = [_COUNT.pack(number, min(count, _COUNT_MAX)) for number, count in counts]
-            found.append((Kind.FAILED, b"".join(packed)))
+            found.append((SettledSection.FAILED, b"".join(packed)))
         return sections.encode(found)
 
     @classmethod
@@ -86,10 +86,10 @@ class Settled:
         found = sections.decode(body, _KINDS)
         try:
             return cls(
-                active=_unpack(found.get(Kind.ACTIVE, b"")),
-                deferred=_unpack(found.get(Kind.DEFERRED, b"")),
-                mark=found.get(Kind.MARK, b""),
-                failed=dict(_COUNT.iter_unpack(found.get(Kind.FAILED, b""))),
+                active=_unpack(found.get(SettledSection.ACTIVE, b"")),
+                deferred=_unpack(found.get(SettledSection.DEFERRED, b"")),
+                mark=found.get(SettledSection.MARK, b""),
+                failed=dict(_COUNT.iter_unpack(found.get(SettledSection.FAILED, b""))),
             )
         except struct.error as error:
             raise MalformedEntry(str(error)) from error

@@ -3,22 +3,24 @@
 Each entry has one section, PART. The joined parts of a snapshot are sections again, without a
 version: WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED; for a topic
 also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES, LEFT_OUT; for temporary entities also USES; with
-duplicate detection also ACCEPTED; for a target of forwarding also FORWARDED. `wire.journal`
-describes the sections that other entries have, too; the rest:
+duplicate detection also ACCEPTED; for a target of forwarding also FORWARDED; for a target of relays
+also RELAYED. `wire.journal` describes the sections that other entries have, too; the rest:
 
     PART       serial u64 | index u32 | count u32 | bytes
     SPAN       u64: number of entries before the snapshot's first that may belong to unacked
                arrivals
     CLOCK      last enqueued time i64, ms | average bytes of a scheduled message u64
     COUNTERS   last number i64, for each partition
-    PENDING    the index of scheduled messages (`machine.pending`)
+    PENDING    the index of scheduled messages (`machine.inbox.pending`)
     KNOWN, ACTIVATED, CANCELLED
-               messages and cancels of earlier terms that may arrive again (`machine.known`)
+               messages and cancels of earlier terms that may arrive again (`machine.inbox.known`)
     SUBSCRIPTIONS
                short id of a subscription, 6 bytes | its last number i64, repeated
     KNOWN_COPIES, ACTIVATED_COPIES
-               the copies of the messages in KNOWN and ACTIVATED (`machine.known`)
-    FORWARDED  the last messages forwarded to the entity (`machine.forwarded`); optional
+               the copies of the messages in KNOWN and ACTIVATED (`machine.inbox.known`)
+    FORWARDED  the last messages forwarded to the entity (`machine.inbox.forwarded`); optional
+    RELAYED    the messages relayed to the entity that may come again (`machine.inbox.relayed`): not
+               optional, as a bridge that passed over it would number them again
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from dataclasses import dataclass, field
 from bridge.wire import sections
 from bridge.wire.journal import (
     BucketState,
-    Kind,
+    JournalSection,
     Marker,
     decode_buckets,
     decode_numbers,
@@ -44,29 +46,39 @@ from bridge.wire.sections import MalformedEntry
 PART_BYTES_MAX = 1 << 20
 """A snapshot is cut into entries of this size: far below RabbitMQ 4's largest message (16 MiB)."""
 
-_OF_TOPICS = (Kind.SUBSCRIPTIONS, Kind.KNOWN_COPIES, Kind.ACTIVATED_COPIES, Kind.LEFT_OUT)
+_OF_TOPICS = (
+    JournalSection.SUBSCRIPTIONS,
+    JournalSection.KNOWN_COPIES,
+    JournalSection.ACTIVATED_COPIES,
+    JournalSection.LEFT_OUT,
+)
 """Sections that a snapshot of a queue's has not: who knows no topics can read that one."""
 
-_OPTIONAL = tuple(kind for kind in Kind if kind & sections.OPTIONAL)
+_OF_RELAYS = (JournalSection.RELAYED,)
+"""Sections that only a snapshot of a relay's target has, for the same reason."""
+
+_OPTIONAL = tuple(kind for kind in JournalSection if kind & sections.OPTIONAL)
 
 _NEEDED = tuple(
     kind
-    for kind in Kind
-    if kind not in (Kind.NUMBERS, Kind.PART) and kind not in _OF_TOPICS + _OPTIONAL
+    for kind in JournalSection
+    if kind not in (JournalSection.NUMBERS, JournalSection.PART)
+    and kind not in _OF_TOPICS + _OF_RELAYS + _OPTIONAL
 )
-_IN_SNAPSHOT = _NEEDED + _OF_TOPICS + _OPTIONAL
+_IN_SNAPSHOT = _NEEDED + _OF_TOPICS + _OF_RELAYS + _OPTIONAL
 
 _ENCODED = {
-    Kind.PENDING: "pending",
-    Kind.KNOWN: "known",
-    Kind.ACTIVATED: "activated",
-    Kind.CANCELLED: "cancelled",
-    Kind.KNOWN_COPIES: "known_copies",
-    Kind.ACTIVATED_COPIES: "activated_copies",
-    Kind.LEFT_OUT: "left_out",
-    Kind.USES: "uses",
-    Kind.ACCEPTED: "accepted",
-    Kind.FORWARDED: "forwarded",
+    JournalSection.PENDING: "pending",
+    JournalSection.KNOWN: "known",
+    JournalSection.ACTIVATED: "activated",
+    JournalSection.CANCELLED: "cancelled",
+    JournalSection.KNOWN_COPIES: "known_copies",
+    JournalSection.ACTIVATED_COPIES: "activated_copies",
+    JournalSection.LEFT_OUT: "left_out",
+    JournalSection.USES: "uses",
+    JournalSection.ACCEPTED: "accepted",
+    JournalSection.FORWARDED: "forwarded",
+    JournalSection.RELAYED: "relayed",
 }
 """Section -> attribute of a snapshot that holds it as it is."""
 
@@ -88,19 +100,21 @@ class Snapshot:
         average_bytes: the average size of a scheduled message.
         counters: the last number of each partition (one for an unpartitioned entity).
         buckets: (level, slot, whether the bucket is safe) of every bucket.
-        pending: encoded index of scheduled messages (`machine.pending`).
+        pending: encoded index of scheduled messages (`machine.inbox.pending`).
         known: encoded, messages that earlier terms numbered and that may arrive again
-            (`machine.known`).
+            (`machine.inbox.known`).
         activated: encoded, messages that earlier terms activated and that a bucket may deliver
             again.
         cancelled: encoded, identities of cancels that earlier terms carried out.
         subscriptions: the last number of each subscription, by its short id.
         known_copies, activated_copies: encoded, the copies of the messages in `known` and
             `activated`.
-        uses: encoded, the last uses of temporary entities (`machine.idleness`).
-        accepted: encoded, accepted messages that may be in no segment (`machine.history`).
-        left_out: encoded, the subscriptions that are left out (`machine.left_out`).
-        forwarded: encoded, the last messages forwarded to the entity (`machine.forwarded`).
+        uses: encoded, the last uses of temporary entities (`machine.usage.idleness`).
+        accepted: encoded, accepted messages that may be in no segment
+            (`machine.inbox.accepted_ids`).
+        left_out: encoded, the subscriptions that are left out (`machine.inbox.left_out`).
+        forwarded: encoded, the last messages forwarded to the entity (`machine.inbox.forwarded`).
+        relayed: encoded, the messages relayed to the entity (`machine.inbox.relayed`).
     """
 
     term: bytes
@@ -121,6 +135,7 @@ class Snapshot:
     accepted: bytes = b""
     left_out: bytes = b""
     forwarded: bytes = b""
+    relayed: bytes = b""
 
     def encode(self, serial: int) -> list[bytes]:
         """Return the bodies of the snapshot's entries, in order; all of them have this `serial`."""
@@ -129,20 +144,21 @@ class Snapshot:
             for level, slot, is_safe in self.buckets
         ]
         last = [_SUBSCRIPTION.pack(*each) for each in self.subscriptions.items()]
-        found: list[tuple[Kind, bytes]] = [
-            (Kind.WRITER, Marker(self.term, self.fingerprint).encode_writer()),
-            (Kind.SPAN, _SPAN.pack(self.span)),
-            (Kind.CLOCK, _CLOCK.pack(self.enqueued_ms, self.average_bytes)),
-            (Kind.COUNTERS, encode_numbers(self.counters)),
-            (Kind.BUCKETS, encode_buckets(buckets)),
-            (Kind.SUBSCRIPTIONS, b"".join(last)),
+        found: list[tuple[JournalSection, bytes]] = [
+            (JournalSection.WRITER, Marker(self.term, self.fingerprint).encode_writer()),
+            (JournalSection.SPAN, _SPAN.pack(self.span)),
+            (JournalSection.CLOCK, _CLOCK.pack(self.enqueued_ms, self.average_bytes)),
+            (JournalSection.COUNTERS, encode_numbers(self.counters)),
+            (JournalSection.BUCKETS, encode_buckets(buckets)),
+            (JournalSection.SUBSCRIPTIONS, b"".join(last)),
             *((kind, getattr(self, name)) for kind, name in _ENCODED.items()),
         ]
         whole = sections.encode_bare([each for each in found if each[1] or each[0] in _NEEDED])
         starts = range(0, len(whole), PART_BYTES_MAX)
         return [
             entry_of(
-                Kind.PART, _PART.pack(serial, index, len(starts)) + whole[at : at + PART_BYTES_MAX]
+                JournalSection.PART,
+                _PART.pack(serial, index, len(starts)) + whole[at : at + PART_BYTES_MAX],
             )
             for index, at in enumerate(starts)
         ]
@@ -153,10 +169,10 @@ class Snapshot:
         found = sections.decode_bare(whole, frozenset(int(kind) for kind in _IN_SNAPSHOT))
         if missing := [kind.name for kind in _NEEDED if kind not in found]:
             raise MalformedEntry(f"a snapshot without {', '.join(missing)}")
-        writer = Marker.decode_writer(found[Kind.WRITER])
+        writer = Marker.decode_writer(found[JournalSection.WRITER])
         try:
-            enqueued_ms, average_bytes = _CLOCK.unpack(found[Kind.CLOCK])
-            (span,) = _SPAN.unpack(found[Kind.SPAN])
+            enqueued_ms, average_bytes = _CLOCK.unpack(found[JournalSection.CLOCK])
+            (span,) = _SPAN.unpack(found[JournalSection.SPAN])
         except struct.error as error:
             raise MalformedEntry(str(error)) from error
         return cls(
@@ -165,12 +181,12 @@ class Snapshot:
             enqueued_ms=enqueued_ms,
             span=span,
             average_bytes=average_bytes,
-            counters=list(decode_numbers(found[Kind.COUNTERS])),
+            counters=list(decode_numbers(found[JournalSection.COUNTERS])),
             buckets=[
                 (level, slot, state is BucketState.SAFE)
-                for level, slot, state in decode_buckets(found[Kind.BUCKETS])
+                for level, slot, state in decode_buckets(found[JournalSection.BUCKETS])
             ],
-            subscriptions=_subscriptions(found.get(Kind.SUBSCRIPTIONS, b"")),
+            subscriptions=_subscriptions(found.get(JournalSection.SUBSCRIPTIONS, b"")),
             **{name: found.get(kind, b"") for kind, name in _ENCODED.items()},
         )
 
@@ -189,7 +205,7 @@ class SnapshotParts:
 
     def add(self, body: bytes) -> Snapshot | None:
         """Take a part; return the snapshot when the part completes it, else `None`."""
-        raw = section_of(body, Kind.PART)
+        raw = section_of(body, JournalSection.PART)
         try:
             serial, index, count = _PART.unpack_from(raw)
         except struct.error as error:

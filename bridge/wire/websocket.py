@@ -62,7 +62,7 @@ class Input:
     close: bytes | None
 
 
-class FrameReader:
+class WebSocketReader:
     """Reads the frames in a client's bytes."""
 
     def __init__(self) -> None:

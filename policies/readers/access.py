@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridge.model import entity as model
 from bridge.model import values
 from bridge.model.errors import ServiceBusError
-from policies.errors import Place
+from policies.errors import Position
 from policies.readers.reading import Notes
 
 
@@ -13,7 +13,7 @@ def add(
     notes: Notes,
     owner: str,
     rules: list[model.AuthorizationRule],
-    place: Place,
+    place: Position,
     *,
     name: str,
     rights: object,

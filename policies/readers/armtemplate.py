@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from policies.errors import Fault, Place, ReadError
+from policies.errors import Fault, Position, ReadError
 from policies.readers import azureresource, jsontext
 from policies.readers.arm.template import RULES, Resource, Template
 from policies.readers.arm.unresolved import is_unresolved, reason, unresolved
@@ -61,7 +61,7 @@ def read_document(
     """Return the namespace of a parsed template; `namespace` names one of several."""
     notes = Notes(source)
 
-    def note(place: Place, prop: str, message: str) -> None:
+    def note(place: Position, prop: str, message: str) -> None:
         match prop:
             case "condition":
                 notes.finding(place, "", prop, message, grade="approximate")

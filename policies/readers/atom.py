@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import unquote
 
+from bridge.model.name import DEFAULT_RULE_NAME
 from bridge.model.properties import READ_ONLY
 from bridge.wire.atom.errors import DescriptionError
 from bridge.wire.atom.rules import read_action, read_filter
@@ -167,7 +168,7 @@ class _Reader:
             draft.note_client_scope("IsClientAffine", place_of(description))
         default_rule = description.find("DefaultRuleDescription")
         if default_rule is not None:
-            _rule(draft, default_rule, default_rule.text_of("Name") or "$Default")
+            _rule(draft, default_rule, default_rule.text_of("Name") or DEFAULT_RULE_NAME)
 
 
 def _rule(draft: EntityDraft, description: Element, name: str) -> None:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from bridge.model import entity as model
 from bridge.model.properties import PROPERTIES, READ_ONLY, camel, names_of
-from policies.errors import Place
+from policies.errors import Position
 from policies.readers import access, filters
 from policies.readers.arm.unresolved import is_unresolved, reason
 from policies.readers.draft import EntityDraft, NamespaceDraft
@@ -44,7 +44,7 @@ def entity_name(segment: str) -> str:
     return segment.replace("~", "/")
 
 
-def is_named(notes: Notes, place: Place, kind: str, names: tuple[str, ...]) -> bool:
+def is_named(notes: Notes, place: Position, kind: str, names: tuple[str, ...]) -> bool:
     """Whether all names below the namespace's are known; if not, note a finding."""
     for name in names[1:]:
         if is_unresolved(name):

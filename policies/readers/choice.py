@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from policies.errors import Place
+from policies.errors import Position
 from policies.readers.arm.unresolved import is_unresolved
 from policies.readers.reading import Notes
 
@@ -16,7 +16,7 @@ def of_one_namespace(
     notes: Notes,
     found: Sequence[T],
     name_of: Callable[[T], str],
-    place_of: Callable[[T], Place],
+    place_of: Callable[[T], Position],
     wanted: str | None,
     written_of: Callable[[T], str] = str,
 ) -> list[T]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from policies.errors import Fault, Place, ReadError, UnknownFormat
+from policies.errors import Fault, Position, ReadError, UnknownFormat
 from policies.readers import (
     armtemplate,
     atom,
@@ -91,7 +91,7 @@ def decode(raw: bytes, source: str) -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         fault = Fault(
-            place=Place(line=line),
+            place=Position(line=line),
             message=f"The file is no text in {encoding.removesuffix('-sig').upper()}.",
             remedy="Save it as UTF-8.",
         )
@@ -198,4 +198,4 @@ def _hint(text: str) -> str:
 
 
 def _unknown(source: str, message: str, remedy: str) -> UnknownFormat:
-    return UnknownFormat(source, [Fault(place=Place(), message=message, remedy=remedy)])
+    return UnknownFormat(source, [Fault(place=Position(), message=message, remedy=remedy)])

@@ -12,8 +12,8 @@ from typing import Any
 
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
-from bridge.model.properties import MAKERS, PROPERTIES, Kind
-from policies.errors import Place
+from bridge.model.properties import MAKERS, PROPERTIES, EntityKind
+from policies.errors import Position
 from policies.readers.reading import Notes, Reading
 
 
@@ -21,13 +21,13 @@ from policies.readers.reading import Notes, Reading
 class EntityDraft:
     """A queue, topic or subscription that is being read."""
 
-    kind: Kind
+    kind: EntityKind
     name: str
-    place: Place
+    place: Position
     notes: Notes
     topic: str = ""
     fields: dict[str, object] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, Position] = field(default_factory=dict)
     rules: list[model.Rule] = field(default_factory=list)
     authorization_rules: list[model.AuthorizationRule] = field(default_factory=list)
     has_unknown_rules: bool = False
@@ -36,7 +36,7 @@ class EntityDraft:
     @property
     def path(self) -> str:
         """The entity's path, as Azure writes it."""
-        is_subscription = self.kind is Kind.SUBSCRIPTION
+        is_subscription = self.kind is EntityKind.SUBSCRIPTION
         return f"{self.topic}/Subscriptions/{self.name}" if is_subscription else self.name
 
     @property
@@ -44,7 +44,7 @@ class EntityDraft:
         """How messages name the entity."""
         return f"{self.kind.value} {self.path!r}"
 
-    def set(self, name: str, value: object, place: Place) -> None:
+    def set(self, name: str, value: object, place: Position) -> None:
         """Set a property by Azure's name; `None` and a blank text leave Azure's default."""
         known = PROPERTIES[name]
         assert self.kind in known.kinds
@@ -64,7 +64,7 @@ class EntityDraft:
         """Set a default that differs from Azure's, unless the property is set."""
         self.fields.setdefault(PROPERTIES[name].field, value)
 
-    def add_rule(self, rule: model.Rule, place: Place) -> None:
+    def add_rule(self, rule: model.Rule, place: Position) -> None:
         """Add a rule; a second rule of the same name is a fault."""
         if any(rule.name.lower() == known.name.lower() for known in self.rules):
             self.notes.fault(
@@ -74,7 +74,7 @@ class EntityDraft:
             )
         self.rules.append(rule)
 
-    def leave_out_rule(self, name: str, place: Place, why: str) -> None:
+    def leave_out_rule(self, name: str, place: Position, why: str) -> None:
         """Note a rule that is left out; a subscription with no other rule gets no message."""
         self.has_unknown_rules = True
         self.notes.finding(
@@ -85,12 +85,12 @@ class EntityDraft:
             "by it.",
         )
 
-    def note_unknown(self, key: str, place: Place) -> None:
+    def note_unknown(self, key: str, place: Position) -> None:
         """Note a property that Service Bus does not have."""
         message = f"{self.title}: {key} is not known; it is left out."
         self.notes.finding(place, self.path, key, message)
 
-    def note_client_scope(self, key: str, place: Place) -> None:
+    def note_client_scope(self, key: str, place: Position) -> None:
         """Note a subscription that only one JMS client may use in Service Bus."""
         message = f"{self.title} is scoped to a JMS client; here every client sees it."
         self.notes.finding(place, self.path, key, message)
@@ -111,8 +111,10 @@ class EntityDraft:
             whole["authorization_rules"] = tuple(self.authorization_rules)
         return self._made(whole, self.place)
 
-    def _made(self, fields: dict[str, Any], place: Place) -> Any:
-        topic: dict[str, Any] = {"topic": self.topic} if self.kind is Kind.SUBSCRIPTION else {}
+    def _made(self, fields: dict[str, Any], place: Position) -> Any:
+        topic: dict[str, Any] = (
+            {"topic": self.topic} if self.kind is EntityKind.SUBSCRIPTION else {}
+        )
         try:
             return MAKERS[self.kind](name=self.name, **topic, **fields)
         except ServiceBusError as error:
@@ -139,17 +141,17 @@ class NamespaceDraft:
             if written.lower() == tier.value.lower():
                 self.tier = tier
 
-    def queue(self, name: str, place: Place) -> EntityDraft:
+    def queue(self, name: str, place: Position) -> EntityDraft:
         """Return a new queue's draft; a name that is taken is a fault."""
-        return self._new(EntityDraft(Kind.QUEUE, name, place, self.notes))
+        return self._new(EntityDraft(EntityKind.QUEUE, name, place, self.notes))
 
-    def topic(self, name: str, place: Place) -> EntityDraft:
+    def topic(self, name: str, place: Position) -> EntityDraft:
         """Return a new topic's draft; a name that is taken is a fault."""
-        return self._new(EntityDraft(Kind.TOPIC, name, place, self.notes))
+        return self._new(EntityDraft(EntityKind.TOPIC, name, place, self.notes))
 
-    def subscription(self, topic: str, name: str, place: Place) -> EntityDraft:
+    def subscription(self, topic: str, name: str, place: Position) -> EntityDraft:
         """Return a new subscription's draft; its topic may come later."""
-        return self._new(EntityDraft(Kind.SUBSCRIPTION, name, place, self.notes, topic=topic))
+        return self._new(EntityDraft(EntityKind.SUBSCRIPTION, name, place, self.notes, topic=topic))
 
     def find(self, path: str) -> EntityDraft | None:
         """Return an entity's draft, by its path in any case."""
@@ -159,7 +161,9 @@ class NamespaceDraft:
         """Return a subscription's draft; a queue may have the same path."""
         return self._entities.get((True, f"{topic}/Subscriptions/{name}".lower()))
 
-    def owner_of_rule(self, topic: str, subscription: str, rule: str, place: Place) -> EntityDraft:
+    def owner_of_rule(
+        self, topic: str, subscription: str, rule: str, place: Position
+    ) -> EntityDraft:
         """Return the draft of a rule's subscription; a missing one is made with defaults."""
         found = self.find_subscription(topic, subscription)
         if found is None:
@@ -189,10 +193,10 @@ class NamespaceDraft:
 
     def subscriptions(self) -> list[EntityDraft]:
         """Return every subscription so far."""
-        return [each for each in self._entities.values() if each.kind is Kind.SUBSCRIPTION]
+        return [each for each in self._entities.values() if each.kind is EntityKind.SUBSCRIPTION]
 
     def _new(self, draft: EntityDraft) -> EntityDraft:
-        key = (draft.kind is Kind.SUBSCRIPTION, draft.path.lower())
+        key = (draft.kind is EntityKind.SUBSCRIPTION, draft.path.lower())
         if key in self._entities:
             first = self._entities[key]
             self.notes.fault(
@@ -213,14 +217,14 @@ class NamespaceDraft:
         """
         drafts = list(self._entities.values())
         self._add_missing_topics(drafts)
-        queues = [each.build() for each in drafts if each.kind is Kind.QUEUE]
+        queues = [each.build() for each in drafts if each.kind is EntityKind.QUEUE]
         topics = []
-        for topic in (each for each in drafts if each.kind is Kind.TOPIC):
+        for topic in (each for each in drafts if each.kind is EntityKind.TOPIC):
             subscriptions = [
                 built
                 for each in drafts
                 if each.topic.lower() == topic.name.lower()
-                and each.kind is Kind.SUBSCRIPTION
+                and each.kind is EntityKind.SUBSCRIPTION
                 and (built := each.build()) is not None
             ]
             topics.append(topic.build(subscriptions=tuple(subscriptions)))
@@ -240,7 +244,7 @@ class NamespaceDraft:
         )
 
     def _add_missing_topics(self, drafts: list[EntityDraft]) -> None:
-        for subscription in [each for each in drafts if each.kind is Kind.SUBSCRIPTION]:
+        for subscription in [each for each in drafts if each.kind is EntityKind.SUBSCRIPTION]:
             topic = self.find(subscription.topic)
             if topic is None:
                 topic = self.topic(subscription.topic, subscription.place)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from bridge.model.entity import MINUTE_MS, SECOND_MS, CorrelationFilter
-from bridge.model.properties import Kind, names_of
+from bridge.model.properties import EntityKind, names_of
 from policies.readers import filters
 from policies.readers.choice import of_one_namespace
 from policies.readers.draft import EntityDraft, NamespaceDraft
@@ -36,15 +36,18 @@ _RULE = {
 }
 
 
-def _entity(kind: Kind) -> dict[str, object]:
+def _entity(kind: EntityKind) -> dict[str, object]:
     return {"Name": object, "Properties": dict.fromkeys(names_of(kind), object)}
 
 
-_SUBSCRIPTION = {**_entity(Kind.SUBSCRIPTION), "Rules": [{"Name": object, "Properties": _RULE}]}
+_SUBSCRIPTION = {
+    **_entity(EntityKind.SUBSCRIPTION),
+    "Rules": [{"Name": object, "Properties": _RULE}],
+}
 _NAMESPACE = {
     "Name": object,
-    "Queues": [_entity(Kind.QUEUE)],
-    "Topics": [{**_entity(Kind.TOPIC), "Subscriptions": [_SUBSCRIPTION]}],
+    "Queues": [_entity(EntityKind.QUEUE)],
+    "Topics": [{**_entity(EntityKind.TOPIC), "Subscriptions": [_SUBSCRIPTION]}],
 }
 """The schema: the keys of an object, what an array is of, else the type of a value."""
 

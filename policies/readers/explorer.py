@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.model import entity as model
+from bridge.model.name import DEFAULT_RULE_NAME, same_name
 from bridge.model.properties import READ_ONLY
 from bridge.wire.atom.xml import Element
 from policies.readers import filters, xmltext
@@ -117,7 +118,7 @@ def _rule(draft: EntityDraft, element: Element) -> None:
     found = next(iter(_children(element, "Filter")), None)
     if found is None:
         filters.add_rule(draft, name, model.TrueFilter(), action, place_of(element))
-        if name != "$Default":
+        if not same_name(name, DEFAULT_RULE_NAME):
             draft.notes.finding(
                 place_of(element),
                 draft.path,

@@ -8,7 +8,7 @@ from bridge.model.filters.errors import CommentInRule, InvalidRule
 from bridge.model.filters.mismatches import mismatches
 from bridge.model.filters.rules import check_rule
 from bridge.model.rules import CORRELATION_FIELDS, EXPRESSION_LENGTH_MAX, correlation, sql
-from policies.errors import Place
+from policies.errors import Position
 from policies.readers.draft import EntityDraft
 
 __all__ = ["CORRELATION_FIELDS", "add_rule", "correlation", "sql"]
@@ -19,7 +19,7 @@ def add_rule(
     name: str,
     found: model.Filter | None,
     action: str,
-    place: Place,
+    place: Position,
     parameters: tuple[tuple[str, object], ...] = (),
 ) -> None:
     """Add a rule to a subscription's draft, or note why Service Bus would refuse it."""

@@ -19,9 +19,6 @@ from policies.readers.foreignbroker import Broker, number
 from policies.readers.jsontext import Node
 from policies.readers.reading import Notes, Reading
 
-DELIVERY_COUNT_MAX = 2_000
-"""The largest MaxDeliveryCount of Service Bus."""
-
 SIZE_MAX_MB = 81_920
 _LOST_SETTINGS = {
     "max-length": "Service Bus limits the bytes of an entity, not its messages.",
@@ -109,7 +106,7 @@ class _Reader:
         for binding in self._broker.bindings_of(topic, node["name"].text):
             self._rule(draft, binding)
         if not draft.rules and not self._broker.is_of_the_bridge:
-            filters.add_rule(draft, "$Default", model.FalseFilter(), "", node.place)
+            filters.add_rule(draft, model.DEFAULT_RULE.name, model.FalseFilter(), "", node.place)
         return draft
 
     def _set(self, draft: EntityDraft, setting: str, node: Node) -> None:
@@ -156,18 +153,18 @@ class _Reader:
         """N + 1 deliveries at a `delivery-limit` of N; none means 21 on 4.x, else for ever."""
         given = settings.get("delivery-limit")
         limit = number(given) if given is not None else self._default_limit(kind)
-        is_endless = limit is None or limit < 0 or limit >= DELIVERY_LIMIT_MAX
-        count = DELIVERY_COUNT_MAX if limit is None or is_endless else limit + 1
-        draft.fields["max_delivery_count"] = min(count, DELIVERY_COUNT_MAX)
-        if count > DELIVERY_COUNT_MAX or is_endless:
-            self._notes.finding(
-                given.place if given else draft.place,
-                draft.path,
-                "MaxDeliveryCount",
-                f"{draft.title} delivers a message without a limit; in Service Bus it is "
-                f"{DELIVERY_COUNT_MAX} times at most.",
-                grade="approximate",
-            )
+        if limit is not None and 0 <= limit < DELIVERY_LIMIT_MAX:
+            draft.fields["max_delivery_count"] = limit + 1
+            return
+        draft.fields["max_delivery_count"] = model.DELIVERY_COUNT_MAX
+        self._notes.finding(
+            given.place if given else draft.place,
+            draft.path,
+            "MaxDeliveryCount",
+            f"{draft.title} delivers a message without a limit; in Service Bus it is "
+            f"{model.DELIVERY_COUNT_MAX} times at most.",
+            grade="approximate",
+        )
 
     def _default_limit(self, kind: str) -> int | None:
         if kind != "quorum":

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from policies.errors import Fault, Place, ReadError
+from policies.errors import Fault, Position, ReadError
 
 DEPTH_MAX = 100
 """Levels of objects and arrays in one another; the deepest real template has about 15."""
@@ -35,7 +35,7 @@ class Node:
     """A JSON value and its place; the members of an object or array are nodes as well."""
 
     value: Scalar | dict[str, Node] | list[Node]
-    place: Place
+    place: Position
 
     def __getitem__(self, key: str) -> Node:
         """Return an object's member, or a node of `None` when the object lacks the key.
@@ -49,7 +49,7 @@ class Node:
             for known, member in self.value.items():
                 if known.lower() == wanted:
                     return member
-        return Node(None, Place(line=self.place.line, path=self.place.path + step(key)))
+        return Node(None, Position(line=self.place.line, path=self.place.path + step(key)))
 
     def __contains__(self, key: str) -> bool:
         """Whether an object has a member of this key, in any case."""
@@ -198,7 +198,7 @@ class _Parser:
                     self._source,
                     [
                         Fault(
-                            place=Place(line=key_at.line, path=path + step(key)),
+                            place=Position(line=key_at.line, path=path + step(key)),
                             message=f"The key {key!r} is there twice in one object.",
                             remedy="Remove one of them.",
                         )
@@ -259,9 +259,9 @@ class _Parser:
         rest = self._text[self._at : self._at + 20].split("\n")[0]
         return repr(rest) if rest else "the end of the text"
 
-    def _place(self, path: str) -> Place:
-        return Place(line=bisect_right(self._line_ends, self._at - 1) + 1, path=path)
+    def _place(self, path: str) -> Position:
+        return Position(line=bisect_right(self._line_ends, self._at - 1) + 1, path=path)
 
     def _error(self, message: str, remedy: str) -> ReadError:
-        fault = Fault(place=Place(line=self._place("").line), message=message, remedy=remedy)
+        fault = Fault(place=Position(line=self._place("").line), message=message, remedy=remedy)
         return ReadError(self._source, [fault])

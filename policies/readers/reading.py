@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from bridge.model import entity as model
 from bridge.topology.resources import Finding
-from policies.errors import Fault, Place, ReadError
+from policies.errors import Fault, Position, ReadError
 from policies.readers.listing import Listing
 
 
@@ -45,12 +45,12 @@ class Notes:
     findings: list[Finding] = field(default_factory=list)
     left_out: list[Finding] = field(default_factory=list)
 
-    def fault(self, place: Place, message: str, remedy: str = "") -> None:
+    def fault(self, place: Position, message: str, remedy: str = "") -> None:
         """Note a fault, which makes the input unreadable."""
         self.faults.append(Fault(place=place, message=message, remedy=remedy))
 
     def finding(
-        self, place: Place, entity: str, prop: str, message: str, *, grade: str = "lost"
+        self, place: Position, entity: str, prop: str, message: str, *, grade: str = "lost"
     ) -> None:
         """Note a finding: a difference between the namespace and the input."""
         self.findings.append(
@@ -62,7 +62,7 @@ class Notes:
             )
         )
 
-    def leave_out(self, place: Place, entity: str, prop: str, message: str) -> None:
+    def leave_out(self, place: Position, entity: str, prop: str, message: str) -> None:
         """Note a finding about an entity, or several, that the namespace lacks."""
         self.finding(place, entity, prop, message)
         self.left_out.append(self.findings[-1])

@@ -8,7 +8,7 @@ from functools import reduce
 
 from bridge.model import entity as model
 from bridge.topology import definitions
-from policies.errors import Fault, Place, ReadError
+from policies.errors import Fault, Position, ReadError
 from policies.readers import jsontext
 from policies.readers.detect import read
 from policies.readers.listing import Listing
@@ -52,7 +52,7 @@ def _check_parameters(given: Sequence[tuple[str, str]], values: Mapping[str, obj
     for name in values:
         if name not in taken:
             message = f"No template has a parameter {name!r}."
-            fault = Fault(place=Place(), message=message, remedy="Take it out.")
+            fault = Fault(place=Position(), message=message, remedy="Take it out.")
             raise ReadError(given[0][0], [fault])
 
 
@@ -86,7 +86,7 @@ def joined(readings: Sequence[tuple[str, Reading]]) -> Reading:
                 found[path] = (source, entity)
             elif path not in made_up[source] and _alone(there[1]) != _alone(entity):
                 message = f"{entity.path!r} is defined otherwise in {there[0]}."
-                faults.append((source, Fault(place=Place(), message=message, remedy=_REMEDY)))
+                faults.append((source, Fault(place=Position(), message=message, remedy=_REMEDY)))
     if faults:
         raise ReadError(faults[0][0], [fault for _, fault in faults])
     rules = _rules(readings, made_up)
@@ -127,13 +127,13 @@ def _base(readings: Sequence[tuple[str, Reading]]) -> model.Namespace:
     names = {namespace.name.lower(): namespace.name for _, namespace in named}
     if len(names) > 1:
         fault = Fault(
-            place=Place(),
+            place=Position(),
             message=f"The inputs are of {len(names)} namespaces: {', '.join(names.values())}.",
             remedy="Say which one with --namespace NAME: a RabbitMQ virtual host is one.",
         )
         raise ReadError(named[1][0], [fault])
     namespaces = [r.namespace for _, r in readings]
-    rules = {rule.name: rule for each in namespaces for rule in each.authorization_rules}
+    rules = {rule.name.lower(): rule for each in namespaces for rule in each.authorization_rules}
     tiers = [each.tier for each in namespaces if each.tier is not nobody.tier]
     return replace(
         named[0][1] if named else nobody,

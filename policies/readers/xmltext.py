@@ -8,7 +8,7 @@ from bridge.model.properties import names_of
 from bridge.wire.atom import xml
 from bridge.wire.atom.access import read_access_rule
 from bridge.wire.atom.xml import Element, XmlError
-from policies.errors import Fault, Place, ReadError
+from policies.errors import Fault, Position, ReadError
 from policies.readers import access
 from policies.readers.draft import EntityDraft
 
@@ -22,13 +22,13 @@ def parse(text: str, source: str) -> list[Element]:
     try:
         return xml.parse(text)
     except XmlError as error:
-        fault = Fault(place=Place(line=error.line), message=error.message, remedy=error.remedy)
+        fault = Fault(place=Position(line=error.line), message=error.message, remedy=error.remedy)
         raise ReadError(source, [fault]) from error
 
 
-def place_of(element: Element) -> Place:
+def place_of(element: Element) -> Position:
     """Return an element's line and path."""
-    return Place(line=element.line, path=element.path)
+    return Position(line=element.line, path=element.path)
 
 
 def set_properties(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.busbridge import Busbridge, Make
 from tests.acceptance.driver import Outcome
 from tests.acceptance.issuer import Issuer
 from tests.acceptance.logins import Logins, application
@@ -46,6 +47,14 @@ def config(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.mktemp("config") / "Config.json"
     path.write_text(json.dumps(document, indent=2))
     return path
+
+
+@pytest.fixture
+def make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Make:
+    """Make `busbridge` commands; each in place of the one before."""
+    return lambda text: Busbridge(text, tmp_path, monkeypatch, capsys)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -165,3 +166,20 @@ def run_scenarios(
             outcomes[printed["scenario"]] = Outcome(printed["ok"], printed["detail"])
     assert outcomes, f"{command[0]} printed no scenario:\n{done.stdout}\n{done.stderr[-4000:]}"
     return outcomes
+
+
+def run_side_by_side(
+    command: Sequence[str], connection_string: str, queues: Sequence[str]
+) -> Mapping[str, Outcome]:
+    """Run a scenario program once for each queue, all at a time: each has a share of the scenarios.
+
+    SHARE=1/3 tells a program to run every third of its scenarios, from the second one on.
+    """
+
+    def run(place: int) -> Mapping[str, Outcome]:
+        share = f"{place}/{len(queues)}"
+        return run_scenarios(command, connection_string, queues[place], SHARE=share)
+
+    with ThreadPoolExecutor(len(queues)) as at_once:
+        found = at_once.map(run, range(len(queues)))
+        return {name: outcome for each in found for name, outcome in each.items()}

@@ -67,7 +67,7 @@ class Issuer:
 
     def close(self) -> None:
         """End the process."""
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=120)
 
     def give(
         self, application: str, lifetime_s: int, *, slow_s: int = 0, issuer: str | None = None

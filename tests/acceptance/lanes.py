@@ -65,7 +65,7 @@ class OnLoop:
             raise StopIteration from None
 
     def _wait(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(120)
 
     def _wrapped(self, result: Any) -> Any:
         is_ours = type(result).__module__.startswith("bridge.client.aio")

@@ -58,7 +58,7 @@ class Load:
         """End the program."""
         self._process.stdin.close()
         try:
-            self._process.wait(20)
+            self._process.wait(120)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -198,7 +198,8 @@ def test_an_application_without_a_key(logins: Logins, sdk: str) -> None:
     (chosen,) = [each for each in logins.sdks if each.name == sdk]
     outcomes = logins.run(chosen)
     assert set(outcomes) == {"messages", "sessions", "administration"}
-    assert not failures(outcomes)
+    found = failures(outcomes)
+    assert not found, found
 
 
 def test_an_application_with_a_default_credential(logins: Logins, library: str) -> None:
@@ -211,7 +212,8 @@ def test_an_application_with_a_default_credential(logins: Logins, library: str) 
         AZURE_CLIENT_ID=library,
         AZURE_CLIENT_SECRET=f"secret of {library}",
     )
-    assert not failures(outcomes)
+    found = failures(outcomes)
+    assert not found, found
 
 
 def test_a_load_goes_on_when_tokens_are_renewed_and_the_key_has_changed(logins: Logins) -> None:
@@ -229,7 +231,7 @@ def test_a_load_goes_on_when_tokens_are_renewed_and_the_key_has_changed(logins: 
 
 
 def test_a_token_that_ends_ends_its_links(logins: Logins) -> None:
-    """Whoever gets no other one, as the issuer is away, goes on to its end, and no longer."""
+    """A token that cannot be renewed, as the issuer is away, is good until its end, no longer."""
     holds_s = 40
     for sdk in logins.sdks:
         logins.issuer.give_for(sdk.name, holds_s, told_s=3600)

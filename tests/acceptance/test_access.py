@@ -131,7 +131,7 @@ def test_rule_of_one_entity(guarded: Any) -> None:
 
 
 def test_scheduling_needs_send(guarded: Any) -> None:
-    """Who may only listen can neither schedule nor cancel."""
+    """A client with the right Listen alone can neither schedule nor cancel."""
     with client_as(guarded, "listener", KEYS["listener"]) as client:
         sender = client.get_queue_sender("orders")
         with pytest.raises(ServiceBusError):

@@ -118,7 +118,7 @@ def test_a_later_entity_of_the_name_was_not_used(
 def test_every_bridge_tells_it_and_a_restart_keeps_it(
     start_bridge: StartBridge, administer: Administer, config: Path
 ) -> None:
-    """What was sent stands in the journal; the times of namespace and file's entities stay."""
+    """The journal has sent messages' times; the times of the file's entities do not change."""
     one = start_bridge(config=config)
     admin = administer(one)
     namespace = admin.get_namespace_properties()

@@ -99,7 +99,7 @@ def test_a_queue_is_made_with_every_property_and_read_back(
 def test_a_queue_of_defaults_has_those_of_the_service(
     admin: ServiceBusAdministrationClient, name: str
 ) -> None:
-    """What nothing is said about."""
+    """A queue of which only the name is given has Service Bus's defaults."""
     made = admin.create_queue(name)
 
     assert (made.lock_duration, made.max_delivery_count) == (timedelta(minutes=1), 10)
@@ -197,7 +197,7 @@ def test_bad_values_are_refused_by_name(
 
 @pytest.mark.parametrize("bad", ["a b", "a*", ".a", "x" * 261, "a//b"])
 def test_bad_names_are_refused(admin: ServiceBusAdministrationClient, bad: str) -> None:
-    """What Service Bus takes as a name is said."""
+    """The error says which names Service Bus takes."""
     with pytest.raises(HttpResponseError, match="is not valid") as caught:
         admin.create_queue(bad)
     assert caught.value.status_code == 400
@@ -251,7 +251,7 @@ def test_what_is_fixed_at_creation_is_refused_in_an_update(
 def test_a_deleted_queue_is_gone_with_its_messages(
     admin: ServiceBusAdministrationClient, bridge: Bridge, name: str
 ) -> None:
-    """Who receives from it is told; made again it is empty and counts from 1."""
+    """Its receivers are told. The queue of the same name is empty and counts from 1."""
     admin.create_queue(name)
     with client_of(bridge) as client:
         with client.get_queue_sender(name) as sender:
@@ -358,7 +358,7 @@ def test_rules_of_a_queue_are_kept_and_heeded(
 def test_a_missing_right_is_told_in_azures_words(
     admin: ServiceBusAdministrationClient, bridge: Bridge, name: str
 ) -> None:
-    """Who has no right at a path is not told what is there.
+    """A client without a right at a path is not told what is there.
 
     Where a subscription may not be read the words stand behind the status, too (Azure's Go live
     test LackPermissions_Subscription).
@@ -578,7 +578,7 @@ def test_a_body_from_a_stranger_is_refused_in_azure_s_form(bridge: Bridge, body:
 
 
 def test_no_operation_goes_without_a_valid_token(bridge: Bridge) -> None:
-    """None, another key's, an expired one, and one for another entity: 401 each."""
+    """No token, another key's, an expired one, and one for another entity: 401 each."""
     now_s = time.time()
     path = "orders?api-version=2021-05"
     assert status_of(bridge, path, Authorization=token(1, KEY[1], now_s + 60))[0] == 200

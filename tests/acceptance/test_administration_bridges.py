@@ -86,7 +86,7 @@ def _deliveries(admin: ServiceBusAdministrationClient, queue: str) -> int | None
 def test_counts_are_true_at_every_bridge_and_after_a_kill(
     start_bridge: StartBridge, administer: Administer
 ) -> None:
-    """What one bridge holds is counted by the other, and is in the queue again without it."""
+    """Each counts the messages that the other holds; after a kill they are in the queue again."""
     one, other = start_bridge(), start_bridge()
     survivor = administer(other)
     _use_and_kill(one, [administer(one), survivor])

@@ -78,7 +78,11 @@ def test_a_namespace_of_many_pages_is_read_whole(bridge: Bridge) -> None:
     ("change", "said"),
     [
         (("SAS_KEY_VALUE", "wrong"), "401"),
-        (("SharedAccessKeyName", "Name"), "has no SharedAccessKeyName"),
+        (("SharedAccessKeyName", "Name"), "SharedAccessKeyName and SharedAccessKey go together"),
+        (
+            ("SharedAccessKeyName", "EntityPath=orders/in;SharedAccessKeyName"),
+            "'orders/in' alone",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_said(

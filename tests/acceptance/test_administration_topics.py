@@ -208,6 +208,19 @@ def test_rules_are_made_changed_and_deleted(
     assert facts.name == topic
 
 
+def test_a_rule_has_a_time_of_its_own(admin: ServiceBusAdministrationClient, topic: str) -> None:
+    """`$Default` that of its subscription; a change leaves it as it is."""
+    admin.create_subscription(topic, "sub")
+    made = admin.get_subscription_runtime_properties(topic, "sub").created_at_utc
+    eventually(lambda: datetime.now(UTC) > made, "the clock goes on")
+    admin.create_rule(topic, "sub", "late", filter=TrueRuleFilter())
+    assert admin.get_rule(topic, "sub", "$Default").created_at_utc == made
+    late = admin.get_rule(topic, "sub", "late").created_at_utc
+    assert made < late <= datetime.now(UTC)
+    admin.update_rule(topic, "sub", rule("late", SqlRuleFilter("a = 1")))
+    assert admin.get_rule(topic, "sub", "late").created_at_utc == late
+
+
 def _fields(given: Any) -> dict[str, Any]:
     """Return what a filter says, without what the service adds."""
     left_out = {"requires_preprocessing"}
@@ -277,10 +290,30 @@ def test_bad_names_of_subscriptions_and_rules_are_refused(
         admin.create_subscription(topic, bad)
     assert caught.value.status_code == 400
     admin.create_subscription(topic, "x" * 50)
-    with pytest.raises(HttpResponseError, match="is not valid: 1 to 50") as caught:
+    with pytest.raises(HttpResponseError, match=r"rule name .* is not valid: 1 to 50") as caught:
         admin.create_rule(topic, "x" * 50, bad)
     assert caught.value.status_code == 400
     assert [rule.name for rule in admin.list_rules(topic, "x" * 50)] == ["$Default"]
+
+
+def test_names_of_rules_have_no_case(admin: ServiceBusAdministrationClient, topic: str) -> None:
+    """The default rule's neither; a rule keeps the spelling in which it was made."""
+    admin.create_subscription(topic, "sub")
+    with pytest.raises(ResourceExistsError):
+        admin.create_rule(topic, "sub", "$default", filter=TrueRuleFilter())
+    admin.delete_rule(topic, "sub", "$DEFAULT")
+    admin.create_rule(topic, "sub", "$default", filter=FalseRuleFilter())
+    admin.create_rule(topic, "sub", "Red", filter=SqlRuleFilter("color = 'red'"))
+    with pytest.raises(ResourceExistsError):
+        admin.create_rule(topic, "sub", "RED", filter=TrueRuleFilter())
+
+    rule = admin.get_rule(topic, "sub", "rED")
+    rule.name = "red"
+    rule.filter = SqlRuleFilter("color = 'ruby'")
+    admin.update_rule(topic, "sub", rule)
+
+    assert [each.name for each in admin.list_rules(topic, "sub")] == ["$default", "Red"]
+    assert admin.get_rule(topic, "sub", "Red").filter.sql_expression == "color = 'ruby'"
 
 
 def test_names_are_taken_once(admin: ServiceBusAdministrationClient, topic: str) -> None:

@@ -40,7 +40,7 @@ def client_of(bridge: Any) -> ServiceBusClient:
 async def receive(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:
     """Receive exactly so many messages."""
     messages: list[ServiceBusReceivedMessage] = []
-    end = asyncio.get_running_loop().time() + 10
+    end = asyncio.get_running_loop().time() + 120
     while len(messages) < count and (left_s := end - asyncio.get_running_loop().time()) > 0:
         messages += await receiver.receive_messages(count - len(messages), max_wait_time=left_s)
     assert len(messages) == count
@@ -178,7 +178,7 @@ async def test_sessions(bridge: Any) -> None:
         async with client.get_queue_sender("aio-sessions") as sender:
             await sender.send_messages(ServiceBusMessage("a", session_id="one"))
             await sender.send_messages(ServiceBusMessage("b", session_id="one"))
-        next_one = session(NEXT_AVAILABLE_SESSION, max_wait_time=5, auto_lock_renewer=renewer)
+        next_one = session(NEXT_AVAILABLE_SESSION, max_wait_time=120, auto_lock_renewer=renewer)
         async with next_one as receiver:
             assert receiver.session.session_id == "one"
             with pytest.raises(SessionCannotBeLockedError):

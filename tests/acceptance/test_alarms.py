@@ -126,7 +126,7 @@ def test_a_send_that_meets_an_alarm_is_accepted_when_the_alarm_ends(
         with ThreadPoolExecutor(1) as pool:
             sending = pool.submit(sender.send_messages, ServiceBusMessage("first in the alarm"))
             eventually(lambda: any("alarm" in reason for reason in ready(bridge)[1]))
-            time.sleep(3 * READ_BEFORE_S)  # an answer would come within this time
+            time.sleep(1.5 * READ_BEFORE_S)  # an answer would come within this time
             assert not sending.done()
             own.node.rabbitmqctl(*end)
             sending.result()

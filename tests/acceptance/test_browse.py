@@ -198,7 +198,7 @@ def test_what_a_native_consumer_took_is_not_shown(bridge: Any) -> None:
 
 
 def test_scheduled_messages_are_shown_until_they_are_cancelled_or_due(bridge: Any) -> None:
-    """In their state and with their number, also on the topic that they wait at."""
+    """They are shown as scheduled, with their numbers; a topic shows its own, too."""
     later = now() + seconds(3600)
     with client_of(bridge) as client:
         send(client, "scheduled", "active")
@@ -361,7 +361,7 @@ def test_the_messages_of_one_session_can_be_peeked(bridge: Any) -> None:
 
 
 def test_a_session_behind_many_scheduled_messages_of_another_is_shown(bridge: Any) -> None:
-    """However many: an empty page would say that there is nothing."""
+    """An empty page would say that there are no more messages."""
     with client_of(bridge) as client:
         with client.get_queue_sender("crowded-session-ids") as sender:
             for _ in range(5):
@@ -373,7 +373,7 @@ def test_a_session_behind_many_scheduled_messages_of_another_is_shown(bridge: An
 
 
 def test_subscriptions_have_their_own_numbers(bridge: Any) -> None:
-    """What one of them has settled the other still shows."""
+    """A message that one subscription has settled is still shown for the other."""
     with client_of(bridge) as client:
         with client.get_topic_sender("events") as sender:
             for text in ("a", "b", "c"):
@@ -461,6 +461,7 @@ async def test_the_asynchronous_client_peeks_as_well(bridge: Any) -> None:
             assert [str(message) for message in await receiver.peek_messages(5)] == ["x"]
 
 
+@pytest.mark.long
 def test_deferred_messages_are_found_whatever_a_killed_bridge_has_settled(
     start_bridge: Any,
 ) -> None:
@@ -492,8 +493,9 @@ def test_deferred_messages_are_found_whatever_a_killed_bridge_has_settled(
         assert texts(peek(client, "deferred")) == ["3"]
 
 
+@pytest.mark.long
 def test_a_bridge_that_starts_anew_shows_the_same(start_bridge: Any) -> None:
-    """What was settled out of order after the first peek, by a bridge that was killed; counts."""
+    """It knows which messages a killed bridge had settled out of order after the first peek."""
     first = start_bridge()
     with client_of(first) as client:
         send(client, "settled", *map(str, range(6)))

@@ -52,7 +52,7 @@ def test_every_snippet_is_run() -> None:
 
 
 def test_trust_is_needed(bridge: Bridge) -> None:
-    """Who does not trust the CA connects neither over TLS nor over WebSockets."""
+    """A client that does not trust the CA connects neither over TLS nor over WebSockets."""
     for transport in (TransportType.Amqp, TransportType.AmqpOverWebsocket):
         with (
             pytest.raises(ServiceBusError, match="CERTIFICATE_VERIFY_FAILED"),

@@ -129,7 +129,7 @@ def test_dead_letters_have_no_delivery_limit(bridge: Any) -> None:
 
 
 def test_resubmission(bridge: Any) -> None:
-    """What was dead-lettered can be sent again as a new message."""
+    """A dead letter can be sent again as a new message."""
     with client_of(bridge) as client:
         send(client, QUEUE, ServiceBusMessage("x", application_properties={"try": 1}))
         with client.get_queue_receiver(QUEUE) as receiver:

@@ -184,7 +184,7 @@ async def test_aio(bridge: Any) -> None:
         async with client.get_queue_sender(QUEUE) as sender:
             await sender.send_messages(ServiceBusMessage("x"))
         async with client.get_queue_receiver(QUEUE) as receiver:
-            (message,) = await receiver.receive_messages(1, max_wait_time=10)
+            (message,) = await receiver.receive_messages(1, max_wait_time=120)
             await receiver.defer_message(message)
             assert message.sequence_number is not None
             (found,) = await receiver.receive_deferred_messages(message.sequence_number)

@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 import pika
+import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from bridge.topology import names
@@ -122,6 +123,7 @@ def test_native_publishers_take_part(bridge: Any) -> None:
             expect_silence(receiver)
 
 
+@pytest.mark.long
 def test_a_restarted_bridge_knows_what_was_accepted(start_bridge: StartBridge) -> None:
     """From the journal's tail, and from segments of the history."""
     bridge = start_bridge()

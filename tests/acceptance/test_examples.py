@@ -110,5 +110,5 @@ def run_pytest(*flags: str) -> str:
     ["sdk.py", "sdk.mjs", "native.py", "library.py", "test_orders.py", "container.py"],
 )
 def test_they_are_short(name: str) -> None:
-    """None is longer than twenty lines."""
+    """No example is longer than twenty lines."""
     assert len((EXAMPLES / name).read_text().splitlines()) <= 20

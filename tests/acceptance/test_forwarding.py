@@ -159,7 +159,7 @@ def test_dead_letters_go_on_whoever_made_them(
 
     send(client, by_hand, "bad", "failed")
     with client.get_queue_receiver(by_hand) as receiver:
-        first, second = receiver.receive_messages(2, max_wait_time=5)
+        first, second = receive(receiver, 2)
         receiver.dead_letter_message(first, reason="R", error_description="D")
         receiver.abandon_message(second)
     bad, failed = taken(client, target, 2)
@@ -180,7 +180,7 @@ def test_a_subscriptions_dead_letters_go_on(
     with client.get_topic_sender(topic) as sender:
         sender.send_messages(ServiceBusMessage("bad"))
     with client.get_subscription_receiver(topic, "Audit") as receiver:
-        (message,) = receiver.receive_messages(1, max_wait_time=5)
+        (message,) = receive(receiver)
         receiver.dead_letter_message(message, reason="R")
     (found,) = taken(client, target)
     assert found.dead_letter_source == f"{topic}/Subscriptions/Audit"
@@ -251,7 +251,7 @@ def test_dead_letters_wait_for_a_target_that_takes_none(
     update(admin, target, status=EntityStatus.SEND_DISABLED)
     send(client, source, "a", "b", "c")
     with client.get_queue_receiver(source) as receiver:
-        for message in receiver.receive_messages(3, max_wait_time=5):
+        for message in receive(receiver, 3):
             receiver.dead_letter_message(message)
     facts = admin.get_queue_runtime_properties(source)
     assert (facts.dead_letter_message_count, facts.transfer_dead_letter_message_count) == (3, 0)
@@ -270,7 +270,7 @@ def test_an_update_sets_and_removes_forwarding_at_once(
     target, source = queue(admin), queue(admin)
     send(client, source, "held", "waits")
     with client.get_queue_receiver(source) as receiver:
-        (held,) = receiver.receive_messages(1, max_wait_time=5)
+        (held,) = receive(receiver)
         began = time.monotonic()
         update(admin, source, forward_to=target)
         assert texts(taken(client, target)) == ["waits"]

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from tests.acceptance.driver import COMMON_SCENARIOS, HERE, Outcome, node_program, run_scenarios
+from tests.acceptance.driver import (
+    COMMON_SCENARIOS,
+    HERE,
+    Outcome,
+    node_program,
+    run_scenarios,
+    run_side_by_side,
+)
 from tests.acceptance.rest import KEY, KEY_NAME
 from tests.acceptance.scenarios import test_nothing_is_left_out, test_scenario  # noqa: F401
 from tests.acceptance.sdk import client_of
@@ -29,35 +36,43 @@ SCENARIOS = (
     "session_many",
 )
 
-ENTITIES = {
-    "javascript": {
+QUEUES = ("javascript-1", "javascript-2", "javascript-3")
+KINDS: dict[str, dict[str, object]] = {
+    "": {
         "LockDuration": "PT5S",
         "MaxDeliveryCount": 10,
         "DefaultMessageTimeToLive": "P10675199DT2H48M5.4775807S",
     },
-    "javascript-failing": {"LockDuration": "PT5M", "MaxDeliveryCount": 10},
-    "javascript-strange": {"LockDuration": "PT5S", "MaxDeliveryCount": 10},
-    "javascript-unique": {"RequiresDuplicateDetection": True},
-    "javascript-sessions": {"LockDuration": "PT5S", "RequiresSession": True},
-    "javascript-many": {"LockDuration": "PT1M", "RequiresSession": True},
+    "-strange": {"LockDuration": "PT5S", "MaxDeliveryCount": 10},
+    "-unique": {"RequiresDuplicateDetection": True},
+    "-sessions": {"LockDuration": "PT5S", "RequiresSession": True},
+    "-many": {"LockDuration": "PT1M", "RequiresSession": True},
 }
 
-TOPICS = [{"Name": "javascript-topic", "Subscriptions": [{"Name": "rules"}]}]
+FAILING = "javascript-failing"
+ENTITIES = {
+    **{f"{queue}{kind}": KINDS[kind] for queue in QUEUES for kind in KINDS},
+    FAILING: {"LockDuration": "PT5M", "MaxDeliveryCount": 10},
+}
+
+TOPICS = [{"Name": f"{queue}-topic", "Subscriptions": [{"Name": "rules"}]} for queue in QUEUES]
 
 
 def run(bridge: Bridge) -> Mapping[str, Outcome]:
-    """Run the program; a queue has what Python's client and another library have sent."""
+    """Run the program; one queue has what Python's client and another library have sent."""
     body = {"none": {"TYPE": "ARRAY", "VALUE": []}, "last": "!"}
-    with client_of(bridge) as client, client.get_queue_sender("javascript-strange") as sender:
-        sender.send_messages(AmqpAnnotatedMessage(value_body=body))
-    send_strange(bridge.port, "javascript-strange", KEY_NAME, KEY)
-    return run_scenarios(node_program("scenarios.mjs"), bridge.connection_string, "javascript")
+    with client_of(bridge) as client:
+        for queue in QUEUES:
+            with client.get_queue_sender(f"{queue}-strange") as sender:
+                sender.send_messages(AmqpAnnotatedMessage(value_body=body))
+            send_strange(bridge.port, f"{queue}-strange", KEY_NAME, KEY)
+    return run_side_by_side(node_program("scenarios.mjs"), bridge.connection_string, QUEUES)
 
 
 def test_a_message_whose_handler_fails_once_comes_again(bridge: Bridge) -> None:
     """Of forty messages ten are abandoned beside completions: each is handled, none is lost."""
     node, program = node_program("failing_handler.mjs")
     command = [node, "--require", str(HERE / "node" / "corrected.cjs"), program]
-    outcomes = run_scenarios(command, bridge.connection_string, "javascript-failing")
+    outcomes = run_scenarios(command, bridge.connection_string, FAILING)
 
     assert outcomes["failing_handler"].is_ok, outcomes["failing_handler"].detail

@@ -270,7 +270,7 @@ def test_a_lock_outlives_its_receiver(lane: Lane) -> None:
 
 
 def test_receiving_and_deleting(lane: Lane, bridge: Any) -> None:
-    """What has been received is gone from RabbitMQ."""
+    """A received message is gone from RabbitMQ."""
     queue = f"delete-{lane.name}"
     lane.send(queue, "a", "b", "c")
     mode = lane.words.ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -319,7 +319,7 @@ def test_competing_receivers(lane: Lane) -> None:
 
 
 def test_expiration(lane: Lane) -> None:
-    """What has expired is a dead letter where the entity says so."""
+    """An expired message becomes a dead letter where the entity says so."""
     queue = f"expires-{lane.name}"
     lane.send(queue, "brief", time_to_live=timedelta(seconds=1))
     with lane.client.get_queue_receiver(queue, sub_queue="deadletter") as dead:
@@ -338,7 +338,7 @@ def test_duplicates_are_dropped(lane: Lane) -> None:
 
 
 def test_scheduling_and_cancelling(lane: Lane) -> None:
-    """What is cancelled never comes; what is not comes at its time, not before."""
+    """A cancelled message never comes; another one comes at its time, not before."""
     queue = f"cancel-{lane.name}"
     due = datetime.now(UTC) + timedelta(seconds=2)
     with lane.client.get_queue_sender(queue) as sender:
@@ -356,7 +356,7 @@ def test_scheduling_and_cancelling(lane: Lane) -> None:
 
 
 def test_deferring(lane: Lane) -> None:
-    """What is deferred comes by its number only, and is settled in every way.
+    """A deferred message comes by its number only, and is settled in every way.
 
     Each deferral counts a delivery (Azure's JavaScript live tests deferredMessage).
     """
@@ -405,7 +405,7 @@ def test_peeking(lane: Lane) -> None:
 
 
 def test_a_peek_shows_nothing_that_was_settled(lane: Lane, bridge: Any) -> None:
-    """Whatever its order; while nobody has peeked, nobody is told."""
+    """Messages may be settled in any order; before the first peek no settlement is recorded."""
     queue = f"told-{lane.name}"
     stream = f"{queue}/$settled"
     lane.send(queue, *"abcdef")
@@ -521,7 +521,7 @@ def test_what_forwards_cannot_be_received_from(lane: Lane) -> None:
 
 
 def test_native_clients_see_the_same_message(lane: Lane, bridge: Any) -> None:
-    """What is sent is read with pika alone, and what pika publishes is received."""
+    """pika alone can read a sent message, and a message that pika publishes is received."""
     queue = f"native-{lane.name}"
     lane.send(queue, "for pika", subject="s", application_properties={"n": 7})
     with native_channel(bridge) as channel:
@@ -538,7 +538,7 @@ def test_native_clients_see_the_same_message(lane: Lane, bridge: Any) -> None:
 
 
 def test_one_queue_for_all_clients(bridge: Any) -> None:
-    """What each client sends every other one receives, with equal properties."""
+    """Each client receives the messages of every other one, with equal properties."""
     with ExitStack() as clients:
         lanes = [clients.enter_context(lane_of(name, bridge)) for name in LANES]
         receivers = [

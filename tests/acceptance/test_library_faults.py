@@ -86,7 +86,7 @@ def test_a_send_of_which_nobody_knows(bridge: Any, lane_name: str) -> None:
             assert relay.holding.wait(120)
             relay.cut()
             with pytest.raises(lane.errors.OutcomeUnknownError, match="may have arrived"):
-                sending.result(20)
+                sending.result(120)
         relay.release()
         lane.send(queue, "after")
         with lane.client.get_queue_receiver(queue) as receiver:
@@ -104,12 +104,12 @@ def end(messages):
 
 async def on_loop():
     client = bridge.client.aio.ServiceBusClient(sys.argv[1])
-    end(await client.get_queue_receiver(sys.argv[2]).receive_messages(2, max_wait_time=10))
+    end(await client.get_queue_receiver(sys.argv[2]).receive_messages(2, max_wait_time=120))
 
 if sys.argv[2].endswith("aio-pika"):
     asyncio.run(on_loop())
 client = bridge.client.ServiceBusClient(sys.argv[1])
-end(client.get_queue_receiver(sys.argv[2]).receive_messages(2, max_wait_time=10))
+end(client.get_queue_receiver(sys.argv[2]).receive_messages(2, max_wait_time=120))
 """
 
 
@@ -125,7 +125,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_client_that_dies(bridge: Any, lane_name: str) -> None:
-    """What it had locked comes again at once, each message one more on its count."""
+    """Its locked messages come again at once, each with one more delivery on its count."""
     with lane_of(lane_name, bridge) as lane:
         queue = f"killed-{lane.name}"
         lane.send(queue, "a", "b")
@@ -138,7 +138,7 @@ def test_a_client_that_dies(bridge: Any, lane_name: str) -> None:
 
 @pytest.mark.kills
 def test_bridges_that_are_restarted(bridge: Any) -> None:
-    """What a client is doing goes on: it needs no bridge to settle and to receive."""
+    """A client's operations go on: it needs no bridge to settle and to receive."""
     with ExitStack() as ends:
         lanes = [ends.enter_context(lane_of(name, bridge)) for name in LANES[1:]]
         queues = [f"restarted-{lane.name}" for lane in lanes]
@@ -214,7 +214,7 @@ def within(function: str, act: Callable[[], object]) -> Iterator[None]:
         sys.setprofile(None)
 
 
-@pytest.mark.parametrize("function", ["_leave", "ack", "_act"])
+@pytest.mark.parametrize("function", ["departing", "ack", "left"])
 def test_an_interrupt_in_the_middle_of_a_completion(bridge: Any, function: str) -> None:
     """The client goes on; what it held comes again, and what was not completed is not lost."""
 
@@ -251,7 +251,7 @@ def test_closing_in_the_middle_of_a_completion(bridge: Any) -> None:
         receiver = lane.client.get_queue_receiver("closed")
         one, _ = receive(receiver, 2)
         begin_s = time.monotonic()
-        with within("_leave", lane.client.close):
+        with within("left", lane.client.close):
             receiver.complete_message(one)
         assert time.monotonic() - begin_s < 30
     with lane_of("pika", bridge) as lane, lane.client.get_queue_receiver("closed") as receiver:
@@ -340,7 +340,7 @@ def test_threads_that_share_a_client(bridge: Any) -> None:
         tasks = [at_work.submit(send, lane.client, part) for part in parts]
         tasks += [at_work.submit(work, lane.client) for _ in range(4)]
         for task in tasks:
-            task.result(60)
+            task.result(120)
         with lane.client.get_queue_receiver("shared") as receiver:
             expect_silence(receiver)
     assert sorted(done) == sorted(bodies)

@@ -73,7 +73,7 @@ async def test_what_is_given_to_a_cancelled_call_is_the_next_ones(
 async def test_deferred_messages_that_a_cancelled_call_was_given_are_deferred_still(
     kind: str, mode: ServiceBusReceiveMode, bridge: Any
 ) -> None:
-    """The next call has them, at once; and when it deletes them they are gone."""
+    """The next call receives them at once; when it receives and deletes them, they are gone."""
     queue, texts = f"{kind}-deferred-{mode.value}", ["one", "two"]
     session_id = "s" if kind == "session" else None
     async with ServiceBusClient(bridge.amqp_url, retry_total=0) as client:

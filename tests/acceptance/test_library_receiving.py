@@ -20,6 +20,7 @@ CHANNELS_MAX = 64
 MANY = 200
 
 
+@pytest.mark.long
 def test_more_locks_than_channels(start_broker: Any, start_bridge: StartBridge) -> None:
     """Messages received one by one keep their locks, and can all be settled."""
     broker = start_broker(configuration={"channel_max": str(CHANNELS_MAX)})

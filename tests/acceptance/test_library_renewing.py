@@ -28,6 +28,7 @@ def lane(request: pytest.FixtureRequest, bridge: Bridge) -> Iterator[Lane]:
         yield made
 
 
+@pytest.mark.long
 def test_a_callback_that_fails(lane: Lane) -> None:
     """It is told why, as by the SDK; the other locks are renewed all the same."""
     queue = f"failing-{lane.name}"

@@ -49,6 +49,6 @@ def test_receiving_while_rabbitmq_is_away(
         receiving = pool.submit(receiver.receive_messages, 1, max_wait_time=45)
         own.node.start()
         lane.send("orders", "after")
-        (message,) = receiving.result(60)
+        (message,) = receiving.result(120)
         assert str(message) == "after"
         receiver.complete_message(message)

@@ -177,12 +177,12 @@ def end(messages):
 async def on_loop():
     client = bridge.client.aio.ServiceBusClient(sys.argv[1])
     receiver = client.get_queue_receiver(sys.argv[2], session_id="s")
-    end(await receiver.receive_messages(2, max_wait_time=10))
+    end(await receiver.receive_messages(2, max_wait_time=120))
 
 if sys.argv[2].endswith("aio-pika"):
     asyncio.run(on_loop())
 client = bridge.client.ServiceBusClient(sys.argv[1])
-end(client.get_queue_receiver(sys.argv[2], session_id="s").receive_messages(2, max_wait_time=10))
+end(client.get_queue_receiver(sys.argv[2], session_id="s").receive_messages(2, max_wait_time=120))
 """
 
 
@@ -205,6 +205,7 @@ def test_a_client_that_dies(bridge: Any, lane_name: str) -> None:
         receiver.close()
 
 
+@pytest.mark.long
 @LOST
 def test_a_bridge_that_holds_the_sessions_dies(start_bridge: StartBridge) -> None:
     """Through another bridge: the client hears of it, accepts again, and has what was unsettled."""
@@ -240,7 +241,7 @@ def test_a_bridge_that_holds_the_sessions_dies(start_bridge: StartBridge) -> Non
 
 
 def test_one_session_for_all_clients(bridge: Any) -> None:
-    """What the SDK and pika send the library receives and answers, under the same properties."""
+    """The library receives messages of the SDK and pika, and answers with the same properties."""
     with ExitStack() as ends:
         lanes = [ends.enter_context(lane_of(name, bridge)) for name in LANES]
         channel = ends.enter_context(native_channel(bridge))
@@ -321,7 +322,7 @@ async def test_what_a_cancelled_call_would_have_deleted_is_not_lost(bridge: Any)
 
 
 def test_a_call_that_ends_takes_nothing_from_the_next(bridge: Any, lane_name: str) -> None:
-    """What comes while a call ends, or for a call that was cancelled, the next call has."""
+    """A message that comes while a call ends, or after it was cancelled, goes to the next call."""
     queue = f"cut-{lane_name}"
     with lane_of(lane_name, bridge) as lane:
         receiver = accepted(lane, queue)

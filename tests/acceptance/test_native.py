@@ -77,7 +77,7 @@ def test_native_in_without_any_property(bridge: Any) -> None:
 
 
 def test_native_in_with_odd_properties(bridge: Any) -> None:
-    """What RabbitMQ takes and AMQP 1.0 cannot say stops nobody: what comes after it arrives too."""
+    """A message that RabbitMQ takes and AMQP 1.0 cannot express holds up no other message."""
     odd = pika.BasicProperties(
         message_id=b"f\xfcr",
         type=b"\xff",
@@ -171,7 +171,7 @@ def test_publishers_of_both_kinds_share_the_numbers(bridge: Any) -> None:
 
 
 def test_past_the_front_door(bridge: Any) -> None:
-    """What is published straight into the queue is sent back through the door and numbered."""
+    """A message that was published into the queue itself is sent to the inbox, and numbered."""
     with client_of(bridge) as client, native_channel(bridge) as channel:
         channel.basic_publish("", "past-the-door", b"smuggled", PERSISTENT)
         with client.get_queue_receiver("past-the-door") as receiver:
@@ -219,7 +219,7 @@ def test_names_in_any_case(bridge: Any) -> None:
 
 
 def test_native_rejection_dead_letters(bridge: Any) -> None:
-    """What a native consumer rejects without requeue is in the dead-letter sub-queue."""
+    """A message that a native consumer rejects without requeue becomes a dead letter."""
     with client_of(bridge) as client, native_channel(bridge) as channel:
         send(client, "dead", "rejected")
         eventually(

@@ -86,7 +86,7 @@ def test_a_bridge_that_finds_an_older_one_again_ends(
 
 @pytest.mark.parametrize("lane", LANES[1:])
 def test_a_client_says_so_at_once(older: OlderRabbitMQ, lane: str) -> None:
-    """Whatever it is asked to do; without a bridge, which no old RabbitMQ has."""
+    """Without a bridge, each verb fails so; no older RabbitMQ has one."""
     with lane_of(lane, SimpleNamespace(amqp_url=older.url)) as made:
         kind = made.errors.UnsupportedRabbitMQError
         for ask in (

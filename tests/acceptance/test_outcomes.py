@@ -81,10 +81,11 @@ def test_a_send_that_is_lost_with_its_connection_ends_its_link(
     assert take_all(bridge) == {"before", "after"}
 
 
+@pytest.mark.long
 def test_a_send_that_is_never_confirmed_ends_its_link(
     held: tuple[Relay, Bridge, threading.Event],
 ) -> None:
-    """What RabbitMQ stores later was told neither accepted nor refused."""
+    """The link's end says neither accepted nor refused, as RabbitMQ may store the message later."""
     relay, bridge, is_holding = held
     with client_of(bridge) as client, client.get_queue_sender("orders") as sender:
         sender.send_messages(ServiceBusMessage("before"))

@@ -27,7 +27,7 @@ import asyncio, sys
 from busbridge.client.aio import ServiceBusClient
 async def main():
     async with ServiceBusClient(sys.argv[1]) as client:
-        async with client.get_queue_receiver("orders", max_wait_time=10) as receiver:
+        async with client.get_queue_receiver("orders", max_wait_time=120) as receiver:
             (message,) = await receiver.receive_messages()
             print(message.sequence_number, message)
             await receiver.complete_message(message)

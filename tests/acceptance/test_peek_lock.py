@@ -208,6 +208,7 @@ def test_fifty_releases_leave_the_count_alone(bridge: Any) -> None:
             assert [message.delivery_count for message in messages] == [0, 0]
 
 
+@pytest.mark.long
 def test_what_a_leaving_receiver_did_not_read(bridge: Any) -> None:
     """Five receivers ask for five, take one and leave; no message counts a delivery for it."""
     with client_of(bridge) as client:
@@ -266,7 +267,7 @@ import os, signal, sys
 from azure.servicebus import ServiceBusClient
 
 client = ServiceBusClient.from_connection_string(sys.argv[1])
-(message,) = client.get_queue_receiver("outlives-connection").receive_messages(1, max_wait_time=10)
+(message,) = client.get_queue_receiver("outlives-connection").receive_messages(1, max_wait_time=120)
 print(message.locked_until_utc.timestamp(), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

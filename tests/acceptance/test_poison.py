@@ -80,7 +80,7 @@ def queues_go_on(bridge: Any) -> None:
             assert receiver.peek_messages(1, sequence_number=1) is not None
             missing = set(bodies)
             while missing:
-                batch = receiver.receive_messages(50, max_wait_time=10)
+                batch = receiver.receive_messages(50, max_wait_time=120)
                 assert batch, missing
                 for message in batch:
                     body = bytes(b"".join(message.body)).decode(errors="replace")
@@ -140,7 +140,7 @@ def administration_goes_on(bridge: Any) -> None:
         with client.get_queue_sender(name) as sender:
             sender.send_messages(LibraryMessage("hello"))
         with client.get_queue_receiver(name) as receiver:
-            (message,) = receiver.receive_messages(1, max_wait_time=10)
+            (message,) = receiver.receive_messages(1, max_wait_time=120)
             receiver.complete_message(message)
     with ServiceBusAdministrationClient.from_connection_string(bridge.amqp_url) as administration:
         administration.delete_queue(name)

@@ -122,6 +122,7 @@ def test_a_message_of_100_mb(bridge: Bridge, admin: ServiceBusAdministrationClie
             assert b"".join(message.body) == body
 
 
+@pytest.mark.long
 def test_the_link_says_no_more_than_rabbitmq_takes(
     start_broker: Callable[..., Broker],
     start_bridge: StartBridge,
@@ -167,6 +168,7 @@ def test_the_link_says_no_more_than_rabbitmq_takes(
     assert warnings_of(bridge) == []
 
 
+@pytest.mark.long
 def test_a_rabbitmq_with_less_than_the_tier_s_default_is_named(
     start_broker: Callable[..., Broker], start_bridge: StartBridge, config: Path
 ) -> None:

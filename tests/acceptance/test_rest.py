@@ -643,6 +643,7 @@ def test_a_stop_answers_those_who_wait(start_bridge: Any, config: Path) -> None:
         assert [each.result().status for each in waiting] == [503] * 3
 
 
+@pytest.mark.long
 def test_the_account_of_rest_and_sdk_together(bridge: Any, rest: Rest) -> None:
     """Clients of both kinds settle, fail, leave and time out: each id ends in exactly one place.
 

@@ -149,7 +149,7 @@ def test_cancel_an_unknown_number(bridge: Any) -> None:
 
 
 def test_schedule_and_cancel_at_once(bridge: Any) -> None:
-    """What is cancelled right after it was scheduled stays away."""
+    """A message that is cancelled right after it was scheduled does not come."""
     with client_of(bridge) as client, client.get_queue_sender("schedule-at-once") as sender:
         for _ in range(10):
             due = now() + seconds(1.5)

@@ -28,7 +28,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bridge.broker.node.ports import Ports
 from bridge.model.access import sign
 from bridge.topology.definitions import namespace_parameter_name
-from tests.acceptance.sdk import client_of, send, take
+from tests.acceptance.sdk import client_of, receive, send, take
 from tests.fixtures.bridge import Bridge, StartBridge, bridge_of
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import ENDS_S, eventually
@@ -200,7 +200,7 @@ def own_name() -> str:
 
 
 def test_a_taken_port_that_was_asked_for(broker: Broker, vhost: str) -> None:
-    """It is an error that names the port, and who has it."""
+    """The error names the port and the process that listens on it."""
     with closing(socket.create_server(("127.0.0.1", 0))) as blocker:
         port = str(blocker.getsockname()[1])
         done = serve("--rabbitmq-url", broker.url_of(vhost), "--port", port)
@@ -239,7 +239,7 @@ def test_it_ends_within_five_seconds(start_bridge: StartBridge) -> None:
     with client_of(bridge) as client:
         send(client, "orders", "locked", "done")
         with client.get_queue_receiver("orders") as receiver:
-            locked, done = receiver.receive_messages(2, max_wait_time=10)
+            locked, done = receive(receiver, 2)
             receiver.complete_message(done)
             errors: list[Exception] = []
 
@@ -266,6 +266,7 @@ def test_it_ends_within_five_seconds(start_bridge: StartBridge) -> None:
         assert (again.delivery_count or 0) <= 1, "given to the one who waited as well"
 
 
+@pytest.mark.long
 def test_it_ends_in_time_when_rabbitmq_stands_still(
     start_broker: Callable[[], Broker], start_bridge: StartBridge
 ) -> None:
@@ -276,7 +277,7 @@ def test_it_ends_in_time_when_rabbitmq_stands_still(
     with client_of(bridge) as client:
         send(client, "orders", "locked")
         with client.get_queue_receiver("orders") as receiver:
-            (locked,) = receiver.receive_messages(1, max_wait_time=10)
+            (locked,) = receive(receiver)
             own.node.signal(signal.SIGSTOP)
             try:
                 begin = time.monotonic()
@@ -437,7 +438,7 @@ def test_bad_rules(tmp_path: Path) -> None:
 
 
 def test_no_rabbitmq_there() -> None:
-    """Nobody at the address: one sentence that names it."""
+    """The error is one sentence with the address."""
     ports = Ports(1)
     (port,) = ports.numbers
     done = serve("--rabbitmq-url", f"amqp://guest:secret-word@127.0.0.1:{port}")
@@ -587,7 +588,7 @@ def test_no_management_api(broker: Broker, vhost: str) -> None:
 def test_a_config_that_contradicts_what_exists(
     start_bridge: StartBridge, broker: Broker, vhost: str, tmp_path: Path
 ) -> None:
-    """What cannot be changed in place is an error that names the entity."""
+    """A difference that cannot be changed in place is an error that names the entity."""
     start_bridge().stop()
     queue = {"Name": "orders", "Properties": {"EnablePartitioning": True}}
     namespace = {"Name": "sbemulatorns", "Queues": [queue], "Topics": []}
@@ -603,7 +604,7 @@ def test_a_config_that_contradicts_what_exists(
 
 @pytest.mark.long
 def test_the_private_rabbitmq_keeps_its_data(tmp_path: Path, config: Path) -> None:
-    """It ends with its bridge, even one that is killed, and has its messages the next time."""
+    """It ends with its bridge, also a killed one; the next start has the same messages."""
     options = ("--data-dir", str(tmp_path / "data"), "--config", str(config))
     bridge = Bridge(options, amqp_url="")
     try:
@@ -853,17 +854,43 @@ def test_a_client_of_rabbitmq_is_told_its_port(
     eventually(lambda: any(told in line for line in bridge.lines))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_an_end_while_it_starts(tmp_path: Path, number: signal.Signals) -> None:
-    """Whoever ends the bridge during the start of the private RabbitMQ ends both."""
-    folder = tmp_path / "data"
-    process = subprocess.Popen(
+def serve_in(folder: Path) -> subprocess.Popen[bytes]:
+    """Begin to start a bridge with a private RabbitMQ in a folder."""
+    return subprocess.Popen(
         [sys.executable, "-m", "bridge.cli.main", "serve", "--data-dir", str(folder)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_end_while_it_starts(tmp_path: Path, number: signal.Signals) -> None:
+    """The end of the bridge while its private RabbitMQ starts ends both."""
+    folder = tmp_path / "data"
+    process = serve_in(folder)
     eventually(lambda: bool(processes_of(folder)))
     process.send_signal(number)
+    process.wait(120)
+    eventually(lambda: not processes_of(folder))
+
+
+def catches_sigterm(pid: int) -> bool:
+    """Whether a process is Erlang's VM, and catches SIGTERM: it does from its first moment on."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    return b"beam.smp" in command and bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
+def test_an_end_while_erlang_boots(tmp_path: Path) -> None:
+    """Erlang catches the signal of the bridge's end, and drops it until its kernel runs."""
+    folder = tmp_path / "data"
+    process = serve_in(folder)
+    eventually(lambda: any(map(catches_sigterm, processes_of(folder))))
+    process.kill()
     process.wait(120)
     eventually(lambda: not processes_of(folder))

@@ -108,7 +108,7 @@ def bodies(messages: Iterable[Any]) -> list[str]:
 
 
 def test_a_session_is_received_in_order_by_one_receiver(bus: Bus) -> None:
-    """Whoever else asks for it is refused until its holder is gone; others are free."""
+    """Other receivers are refused until the holder is gone; other sessions are free."""
     for number in range(3):
         bus.send(*bus.of("one", f"a{number}"), *bus.of("two", f"b{number}"))
     with bus.session("one") as receiver:
@@ -217,8 +217,8 @@ def test_the_next_session_with_messages_is_given(bus: Bus) -> None:
     assert time.monotonic() - began < 30
     bus.send(*bus.of("first", "1"), *bus.of("second", "2"), queue="next")
     with (
-        bus.next_session("next", max_wait_time=5) as one,
-        bus.next_session("next", max_wait_time=5) as other,
+        bus.next_session("next", max_wait_time=120) as one,
+        bus.next_session("next", max_wait_time=120) as other,
     ):
         found = {one.session.session_id, other.session.session_id}
         assert found == {"first", "second"}
@@ -309,7 +309,7 @@ def test_an_abandoned_message_comes_first_again(bus: Bus) -> None:
 
 
 def test_state_is_kept_with_the_session(bus: Bus) -> None:
-    """What was set is there for the next holder, 256 KB at most; None and b"" clear it."""
+    """The next holder gets the state, of 256 KB at most; None and b"" clear it."""
     with bus.session("state") as receiver:
         assert receiver.session.get_state() is None
         receiver.session.set_state("first")
@@ -388,7 +388,7 @@ def test_peeking_shows_the_session_only(bus: Bus) -> None:
 
 
 def test_a_receiver_that_is_not_entered(bus: Bus) -> None:
-    """It accepts with its first call, which waits as long as it says."""
+    """It accepts its session at its first call, and waits for `max_wait_time`."""
     bus.send(*bus.of("first call", "a"))
     receiver = bus.session("first call")
     assert bodies(take(receiver)) == ["a"]

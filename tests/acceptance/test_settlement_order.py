@@ -17,7 +17,7 @@ from proton import symbol
 from proton.utils import BlockingConnection
 
 from bridge.testing.process import Bridge
-from bridge.wire.amqp10.message import Message, encode_message
+from bridge.wire.amqp10.message import AmqpMessage, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
     Accepted,
@@ -101,7 +101,7 @@ class Application:
         for body in bodies:
             properties = MessageProperties(group_id=session_id)
             number = self.client.deliver(
-                _SENDER, encode_message(Message(value=body, properties=properties))
+                _SENDER, encode_message(AmqpMessage(value=body, properties=properties))
             )
             assert isinstance(await self.client.outcome(number), Accepted)
         self.client.frames = [

@@ -51,7 +51,7 @@ def await_body(receiver: Any, body: str) -> None:
 
 
 def test_messages_are_numbered_shown_and_timed(lane: Lane) -> None:
-    """What is sent has numbers and a peek shows it; what is scheduled comes at its time."""
+    """A peek shows a sent message with its number; a scheduled one comes at its time."""
     queue = f"plain-{lane.name}"
     lane.send(queue, "one", "two")
     due = datetime.now(UTC) + timedelta(seconds=2)

@@ -242,6 +242,7 @@ def test_messages_over_http_by_token(guarded: Any) -> None:
             assert b"MalformedToken" in answer.read()
 
 
+@pytest.mark.long
 def test_a_right_that_is_taken_away_in_the_file_ends_open_links(guarded: Any, files: Files) -> None:
     """Within 15 s, senders' too; a faulty file changes nothing but health."""
     with (

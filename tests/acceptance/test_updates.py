@@ -188,7 +188,7 @@ def test_a_changed_delivery_count_decides_on_the_next_failure(place: Place) -> N
 
 
 def test_a_changed_time_to_live_is_that_of_later_messages(place: Place) -> None:
-    """What is there already keeps its own."""
+    """The messages that are there already keep the time to live that they were sent with."""
     place.send("before")
     place.update(default_message_time_to_live=timedelta(hours=3))
     with place.receiver() as receiver:
@@ -239,7 +239,7 @@ def test_a_disabled_entity_ends_its_receivers(place: Place) -> None:
 
 @pytest.mark.parametrize("shared", ["subscription"], indirect=True)
 def test_a_disabled_subscription_goes_on_collecting(place: Place) -> None:
-    """What is sent to its topic meanwhile is there when it is active again."""
+    """Once active again, it has the messages that its topic received meanwhile."""
     place.update(status=EntityStatus.DISABLED)
     eventually(lambda: not _is_open(place), "its receivers are refused")
     place.send("meanwhile")

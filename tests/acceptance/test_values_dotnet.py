@@ -27,12 +27,8 @@ SCENARIOS = (
     "times_of_a_peek",
 )
 
-ENTITIES: dict[str, dict[str, object]] = {
-    "values": {},
-    "values-minute": {"DefaultMessageTimeToLive": "PT1M"},
-    "values-python": {},
-}
-TOPICS = [{"Name": "values-topic", "Subscriptions": [{"Name": "rules"}]}]
+ENTITIES: dict[str, dict[str, object]] = {"values-python": {}}
+TOPICS = [{"Name": "values-topic", "Subscriptions": []}]
 
 DECIMALS = ("0", "-0.00", "79.90", "42949672.95", "42949672.96", "12345678901234567890.123456")
 

@@ -41,6 +41,9 @@ AHEAD_MS = (200, 1_500)
 POISONED = 0.02
 CUT_EVERY_S = (1.0, 4.0)
 SETTLES_WITHIN_S = 180.0
+UNCLOSED = 3
+"""The status of a client that was told to end and has left something open. The JavaScript SDK does
+so when its connection was cut; others, and it without a cut, end by themselves."""
 FULL = 100
 """A page of the drains, and the most that waits in a batch."""
 
@@ -149,6 +152,8 @@ class _Process:
         self._errors.seek(0)
         said = self._errors.read()[-2_000:]
         self._errors.close()
+        if status == UNCLOSED and self.client.has_cuts:
+            return ""
         name = " ".join(self.client.command[-4:])
         return f"{name}: ended with {status}: {said}" if status else ""
 

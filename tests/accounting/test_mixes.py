@@ -70,6 +70,21 @@ def test_everybody_beside_each_other_for_an_hour(bridge: Bridge, seed: int) -> N
 
 
 @pytest.mark.timeout(600)
+def test_a_few_clients_beside_each_other(bridge: Bridge) -> None:
+    """Each kind of client, on a queue and on one with sessions; one of them is cut off."""
+    clients = [
+        python_client("azure", "batch", "plain"),
+        python_client("pika", "batch", "plain"),
+        other_client(javascript, "processor", "plain"),
+        python_client("azure", "sessions", "sessions"),
+        python_client("aio-pika", "sessions", "sessions"),
+    ]
+    cut = [python_client("azure-aio", "batch", "plain")]
+    print(Mix(bridge, clients, seed=5, cut=cut).run(300))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_clients_that_are_cut_off(bridge: Bridge) -> None:
     """Their connections end every few seconds; what was not answered may be done or not."""
     cut = [
@@ -81,6 +96,7 @@ def test_clients_that_are_cut_off(bridge: Bridge) -> None:
     print(Mix(bridge, (), seed=4, cut=cut).run(600))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_javascript_clients_beside_each_other(bridge: Bridge) -> None:
     """Processors whose handlers throw, batches and sessions."""
@@ -128,6 +144,7 @@ def test_dotnet_clients_beside_each_other(bridge: Bridge) -> None:
     print(Mix(bridge, clients, seed=3).run(2_000))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_python_clients_beside_each_other(bridge: Bridge) -> None:
     """The SDK in both styles and the library in both lanes, on every kind of place."""

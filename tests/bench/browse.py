@@ -19,10 +19,10 @@ import time
 from bridge.broker.connection.address import take_address
 from bridge.broker.handover import Publish
 from bridge.engine.api import Complete
-from bridge.machine.arrival import Send
-from bridge.machine.journal_entries import marker
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import blank
+from bridge.machine.inbox.arrival import SendCommand
+from bridge.machine.inbox.journal_entries import marker
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import blank
 from bridge.model.entity import Queue, Tier
 from bridge.model.name import EntityPath
 from bridge.topology import names
@@ -175,7 +175,7 @@ async def _fill(rabbit: Bench, queue: Queue, count: int) -> None:
     now_ms = time.time_ns() // 1_000_000
     for number in range(1, count + 1):
         item = Item(PROPERTIES, b"%d" % number)
-        for each in sequencer.apply(Send(number.to_bytes(16), (item,)), now_ms).publications:
+        for each in sequencer.apply(SendCommand(number.to_bytes(16), (item,)), now_ms).publications:
             publishes.append(Publish(*each))
         if number % SNAPSHOT_EVERY == 0:
             publishes += [Publish(*each) for each in sequencer.snapshot(TERM, "boot", 0)]

@@ -1,4 +1,4 @@
-"""What one message costs that is received and completed, in function calls of the bridge's.
+"""What a message that is received and completed costs, and a peek, in calls of functions.
 
     python -m tests.bench.calls [--rabbitmq TREE] [--count N] [--json]
 
@@ -7,7 +7,8 @@ that asks for one message and the disposition that tells it of its completion: f
 delivery in, lock, transfer out, disposition in, ack, disposition out. A generator that goes on and
 a comprehension are calls; what is the standard library's or C's is none. Of the constructors that
 dataclasses generate, whose code is in no file, there is a count of its own. A **move** is a call
-whose code is in another file than the call before it.
+whose code is in another file than the call before it. A peek is counted from its request to its
+response, when RabbitMQ's counts are due to be compared again.
 
 The bridge is plain Python in this process, with a RabbitMQ of its own; the client is the real SDK
 in another process, which takes one message after the other.
@@ -32,7 +33,7 @@ from bridge.access.access import Access
 from bridge.broker.node.installation import Installation
 from bridge.cli.build import BUILD
 from bridge.gateway.server import Gateway
-from bridge.model.access_rules import RuleSet
+from bridge.model.access_rules import AccessRuleSet
 from bridge.model.entity import Queue
 from tests.bench.figure import Figure, report
 from tests.bench.memory_server import ROOT_RULE
@@ -51,6 +52,15 @@ LEFT = 100
 """Messages that are left behind: as much comes ahead while it counts as is taken."""
 
 CALLS_MAX = 300
+
+PEEKS = 10
+PEEKED = 5
+"""Messages of each peek."""
+
+BETWEEN_PEEKS_S = 1.2
+"""Time after which a peek compares RabbitMQ's counts again."""
+
+PEEK_CALLS_MAX = 2_600
 CLIENT_S = 120.0
 
 
@@ -103,47 +113,66 @@ class Tally:
         }
 
 
-async def count_calls(installation: Installation, count: int) -> tuple[dict[str, Any], str]:
-    """Return what a message costs, and RabbitMQ's version."""
-    tally = Tally()
+async def count_calls(
+    installation: Installation, count: int
+) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Return what a message costs, what a peek costs, and RabbitMQ's version."""
     async with (
         bench(installation) as rabbit,
         open_door(rabbit.node.endpoint, rabbit.node.management_url, QUEUE) as door,
     ):
-        gateway = Gateway(door.namespace, Access(RuleSet(namespace=(ROOT_RULE,))))
+        gateway = Gateway(door.namespace, Access(AccessRuleSet(namespace=(ROOT_RULE,))))
         port = await gateway.listen(socket.create_server(("127.0.0.1", 0)))
         client = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.bench.calls", "--client", connection_string(str(port))),
-            *("--count", str(count)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         assert client.stdin is not None
-        assert client.stdout is not None
         async with asyncio.timeout(CLIENT_S):
-            assert await client.stdout.readline() == b"warm\n"
-            tally.start()
-            client.stdin.write(b"\n")
-            assert await client.stdout.readline() == b"done\n"
-            tally.stop()
+            receives, peeks = Tally(), Tally()
+            await _ask(client, f"send {WARM + count + LEFT}")
+            await _ask(client, f"receive {WARM}")
+            await _ask(client, f"receive {count}", receives)
+            await _ask(client, "peek")
+            for _ in range(PEEKS):
+                await asyncio.sleep(BETWEEN_PEEKS_S)
+                await _ask(client, "peek", peeks)
             client.stdin.close()
             await client.wait()
         await gateway.stop()
-        return tally.result(count), rabbit.version
+        return receives.result(count), peeks.result(PEEKS), rabbit.version
 
 
-def take(connection: str, count: int) -> None:
-    """Send messages and take them one by one; between the parts the other side is awaited."""
-    with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
-        with client.get_queue_sender(QUEUE.name) as sender:
-            send_batches(sender, WARM + count + LEFT)
-        with client.get_queue_receiver(QUEUE.name) as receiver:
-            _receive(receiver, WARM)
-            print("warm", flush=True)
-            sys.stdin.readline()
-            _receive(receiver, count)
+async def _ask(client: asyncio.subprocess.Process, what: str, tally: Tally | None = None) -> None:
+    """Have the client do something, and count meanwhile."""
+    assert client.stdin is not None
+    assert client.stdout is not None
+    if tally is not None:
+        tally.start()
+    client.stdin.write(f"{what}\n".encode())
+    assert await client.stdout.readline() == b"done\n"
+    if tally is not None:
+        tally.stop()
+
+
+def work(connection: str) -> None:
+    """Do what each line of the standard input says, and print when it is done."""
+    with (
+        ServiceBusClient.from_connection_string(connection, retry_total=0) as client,
+        client.get_queue_sender(QUEUE.name) as sender,
+        client.get_queue_receiver(QUEUE.name) as receiver,
+    ):
+        for line in sys.stdin:
+            what, *arguments = line.split()
+            if what == "send":
+                send_batches(sender, int(arguments[0]))
+            elif what == "receive":
+                _receive(receiver, int(arguments[0]))
+            else:
+                found = receiver.peek_messages(max_message_count=PEEKED, sequence_number=1)
+                assert len(found) == PEEKED
             print("done", flush=True)
-            sys.stdin.readline()
 
 
 def _receive(receiver: ServiceBusReceiver, count: int) -> None:
@@ -168,17 +197,18 @@ def main() -> int:
     parser.add_argument("--client", help=argparse.SUPPRESS)
     arguments, rest = parser.parse_known_args()
     if arguments.client is not None:
-        take(arguments.client, arguments.count)
+        work(arguments.client)
         return 0
     if BUILD != "python":  # machine code has no frames
         plain = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
         again = [sys.executable, "-m", "tests.bench.calls", *sys.argv[1:]]
         return subprocess.run(again, env=plain, cwd=ROOT, check=False).returncode
-    result, version = asyncio.run(count_calls(installations(rest)[0], arguments.count))
+    result, peek, version = asyncio.run(count_calls(installations(rest)[0], arguments.count))
     if arguments.json:
-        print(json.dumps(result, indent=1))
+        print(json.dumps({"receive": result, "peek": peek}, indent=1))
         return 0
     print_table(result)
+    print_table(peek)
     figures = [
         Figure(
             name="Function calls, receive 1 + complete",
@@ -191,6 +221,15 @@ def main() -> int:
         ),
         Figure(name="Constructors", unit="calls", ours=result["generated"], rabbitmq=version),
         Figure(name="Changes of file", unit="moves", ours=result["moves"], rabbitmq=version),
+        Figure(
+            name=f"Function calls, peek of {PEEKED}",
+            unit="calls",
+            ours=peek["calls"],
+            ratio=peek["calls"],
+            floor=PEEK_CALLS_MAX,
+            is_ceiling=True,
+            rabbitmq=version,
+        ),
     ]
     return 0 if report("Calls a message", figures) else 1
 

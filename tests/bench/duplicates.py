@@ -12,7 +12,7 @@ import time
 
 from bridge.broker.handover import Publish
 from bridge.broker.node.installation import Installation
-from bridge.machine.history import row
+from bridge.machine.inbox.accepted_ids import row
 from bridge.model.entity import Queue
 from bridge.topology import names, parts
 from bridge.wire import envelope, journal
@@ -133,7 +133,7 @@ def _segment(name: str) -> Publish:
     rows = b"".join([row(os.urandom(16), number, now_ms) for number in range(SEGMENT)])
     properties = journal.entry_properties(journal.ACCEPTED)
     return Publish(
-        "", names.history(name), properties, journal.entry_of(journal.Kind.ACCEPTED, rows)
+        "", names.history(name), properties, journal.entry_of(journal.JournalSection.ACCEPTED, rows)
     )
 
 

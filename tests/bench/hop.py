@@ -17,18 +17,24 @@ from bridge.broker.node.installation import Installation
 from bridge.model.entity import Queue
 from bridge.topology import names
 from bridge.wire import envelope
-from bridge.wire.basic import Properties
 from bridge.wire.envelope import Item, Operation
 from tests.bench.figure import Figure, compare, report
-from tests.bench.rabbit import Bench, Sidecar, bench, fill, installations, rate_of
+from tests.bench.rabbit import (
+    BODY,
+    DEADLINE_S,
+    PROPERTIES,
+    Bench,
+    Sidecar,
+    bench,
+    fill,
+    installations,
+    rate_of,
+    shovel_rate,
+)
 
 ROUNDS = 5
 MESSAGES = 40_000
-DEADLINE_S = 120.0
 FLOOR = 0.55
-
-BODY = bytes(1024)
-PROPERTIES = Properties(delivery_mode=2, message_id="1234", content_type="text/plain").encode()
 
 
 def main() -> int:
@@ -48,7 +54,7 @@ async def _all(found: list[Installation]) -> list[Figure]:
 async def _hops(rabbit: Bench) -> list[Figure]:
     shovel, ours, bare, native = [], [], [], []
     for number in range(ROUNDS):
-        shovel.append(await _shovel(rabbit, f"shovel-{number}"))
+        shovel.append(await shovel_rate(rabbit, f"shovel-{number}", MESSAGES))
         ours.append(await _sequencer(rabbit, f"hop-{number}"))
         bare.append(await _sequencer(rabbit, f"bare-{number}", has_journal=False))
         native.append(await _sequencer(rabbit, f"native-{number}", is_native=True))
@@ -81,20 +87,6 @@ async def _hops(rabbit: Bench) -> list[Figure]:
             rabbitmq=rabbit.version,
         ),
     ]
-
-
-async def _shovel(rabbit: Bench, name: str) -> float:
-    channel = await rabbit.connection.channel()
-    for queue in (name, f"{name}-target"):
-        await channel.declarations.declare_queue(queue, arguments={"x-queue-type": "quorum"})
-    await fill(channel, [Publish("", name, PROPERTIES, BODY)] * MESSAGES)
-    await rabbit.put_shovel(name, name, f"{name}-target")
-    rate = await rate_of(rabbit.connection, f"{name}-target", MESSAGES, DEADLINE_S)
-    await rabbit.delete_shovel(name)
-    for queue in (name, f"{name}-target"):
-        await channel.declarations.delete_queue(queue)
-    await channel.close()
-    return rate
 
 
 async def _sequencer(

@@ -17,11 +17,10 @@ import aio_pika
 import pika
 
 import bridge.client.aio
-from bridge.broker.node.installation import Installation
 from bridge.broker.node.private import Node
 from bridge.client import ServiceBusClient, ServiceBusMessage
-from tests.bench.figure import Figure, compare, report
-from tests.bench.rabbit import bench, installations
+from tests.bench.figure import Figure, compare
+from tests.bench.rabbit import report_each
 from tests.bench.server import bridge_server
 
 ROUNDS = 3
@@ -42,16 +41,7 @@ Work = Callable[[str, str, int], float]
 
 def main() -> int:
     """Measure, print, and return the exit code."""
-    figures = asyncio.run(_all(installations(sys.argv[1:])))
-    return 0 if report("Library on RabbitMQ", figures) else 1
-
-
-async def _all(found: list[Installation]) -> list[Figure]:
-    figures: list[Figure] = []
-    for installation in found:
-        async with bench(installation) as rabbit:
-            figures += await asyncio.to_thread(_measure, rabbit.node)
-    return figures
+    return report_each("Library on RabbitMQ", _measure)
 
 
 def _measure(node: Node) -> list[Figure]:

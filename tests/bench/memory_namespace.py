@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from bridge.background.slices import in_slices
 from bridge.engine.api import (
     Disposition,
     OnSent,
@@ -34,7 +35,7 @@ TURN_MESSAGES = 500
 
 
 class MemoryNamespace:
-    """Queues by name, and `engine.api.Namespace` on them.
+    """Queues by name, and `engine.api.NamespaceVerbs` on them.
 
     Attributes:
         sent_bytes_max: the largest message of a queue without a limit of its own.
@@ -94,6 +95,12 @@ class MemoryNamespace:
         task = asyncio.get_running_loop().create_task(self._send(path, batch, done))
         self._sends.add(task)
         task.add_done_callback(self._sends.discard)
+
+    async def begin_sending_each(
+        self, path: EntityPath, each: Iterator[Outgoing], done: OnSent
+    ) -> None:
+        """Store messages."""
+        self.begin_sending(path, await in_slices(each), done)
 
     async def _send(self, path: EntityPath, batch: Sequence[Outgoing], done: OnSent) -> None:
         try:

@@ -11,9 +11,9 @@ import logging
 import socket
 
 from bridge.access.access import Access
+from bridge.gateway.client.settings import GatewaySettings
 from bridge.gateway.server import Gateway
-from bridge.gateway.settings import Settings
-from bridge.model.access_rules import RuleSet
+from bridge.model.access_rules import AccessRuleSet
 from bridge.model.entity import AuthorizationRule, Queue, Right
 from tests.bench.memory_namespace import MemoryNamespace
 
@@ -31,7 +31,7 @@ async def serve(arguments: argparse.Namespace) -> None:
     )
     namespace = MemoryNamespace(*definitions)
     namespace.sent_bytes_max = arguments.message_bytes_max
-    gateway = Gateway(namespace, Access(RuleSet(namespace=(ROOT_RULE,))), Settings())
+    gateway = Gateway(namespace, Access(AccessRuleSet(namespace=(ROOT_RULE,))), GatewaySettings())
     port = await gateway.listen(socket.create_server((arguments.host, arguments.port)))
     print(f"ready {port}", flush=True)
     try:

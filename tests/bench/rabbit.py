@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -25,10 +25,17 @@ from bridge.model.entity import Namespace, Queue, Topic
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.compiler import compile as compile_namespace
 from bridge.topology.definitions import to_json
+from bridge.wire.basic import Properties
+from tests.bench.figure import Figure, report
+from tests.bench.resident_memory import memory_mb
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
 WINDOW = 2_000
+DEADLINE_S = 120.0
+
+BODY = bytes(1024)
+PROPERTIES = Properties(delivery_mode=2, message_id="1234", content_type="text/plain").encode()
 
 
 def installations(arguments: list[str]) -> list[Installation]:
@@ -42,6 +49,13 @@ def installations(arguments: list[str]) -> list[Installation]:
         assert own is not None, "RabbitMQ is not installed here (make setup)"
         found = [own]
     return found
+
+
+def options_of(node: Node) -> tuple[str, ...]:
+    """Return the options by which `busbridge serve` uses a node."""
+    host, port = node.endpoint.hosts[0]
+    url = f"amqp://guest:guest@{host}:{port}"
+    return ("--rabbitmq-url", url, "--management-url", node.management_url)
 
 
 class Bench:
@@ -148,6 +162,27 @@ async def bench(installation: Installation) -> AsyncIterator[Bench]:
             await node.stop()
 
 
+def report_each(
+    title: str, measure: Callable[[Node], list[Figure]], arguments: Sequence[str] | None = None
+) -> int:
+    """Measure on each RabbitMQ that the command line names, and print; return the exit code.
+
+    Args:
+        measure: works in a thread, beside a loop that does nothing.
+        arguments: those of the command line that name them; `None`: all.
+    """
+
+    async def measured() -> list[Figure]:
+        figures: list[Figure] = []
+        for installation in found:
+            async with bench(installation) as rabbit:
+                figures += await asyncio.to_thread(measure, rabbit.node)
+        return figures
+
+    found = installations(list(sys.argv[1:] if arguments is None else arguments))
+    return 0 if report(title, asyncio.run(measured())) else 1
+
+
 def _setting(entity: Queue | Topic) -> dict[str, object]:
     """Return what the sidecar's command line says of an entity."""
     if isinstance(entity, Queue):
@@ -186,9 +221,7 @@ class Sidecar:
 
     def memory_mb(self) -> float:
         """Return its resident memory."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        line = next(each for each in status.splitlines() if each.startswith("VmRSS"))
-        return int(line.split()[1]) / 1024
+        return memory_mb(self.process.pid)
 
     def cpu_s(self) -> float:
         """Return the processor time that it has used."""
@@ -239,3 +272,27 @@ async def rate_of(connection: Connection, queue: str, count: int, deadline_s: fl
             return (state.messages - begin[1]) / (now - begin[0])
         await asyncio.sleep(0.01)
     raise TimeoutError(f"{queue} has {state.messages} of {count}")
+
+
+async def shovel_rate(rabbit: Bench, name: str, count: int) -> float:
+    """Messages of 1 KiB a second that RabbitMQ's shovel moves between two quorum queues."""
+    channel = await rabbit.connection.channel()
+    for queue in (name, f"{name}-target"):
+        await channel.declarations.declare_queue(queue, arguments={"x-queue-type": "quorum"})
+    await fill(channel, [Publish("", name, PROPERTIES, BODY)] * count)
+    await rabbit.put_shovel(name, name, f"{name}-target")
+    rate = await rate_of(rabbit.connection, f"{name}-target", count, DEADLINE_S)
+    await rabbit.delete_shovel(name)
+    for queue in (name, f"{name}-target"):
+        await channel.declarations.delete_queue(queue)
+    await channel.close()
+    return rate
+
+
+async def shovel_rate_of(node: Node, name: str, count: int) -> float:
+    """The same of a node, on a connection of this loop's."""
+    connection = await Connection.open(node.endpoint, name="bench shovel")
+    try:
+        return await shovel_rate(Bench(node, connection), name, count)
+    finally:
+        await connection.close()

@@ -8,18 +8,16 @@ the engine cost. Rounds alternate between the two; medians are compared.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from bridge.broker.node.installation import Installation
 from bridge.broker.node.private import Node
-from tests.bench.figure import Figure, compare, report
-from tests.bench.rabbit import bench, installations
+from tests.bench.client_process import measured, python_client
+from tests.bench.figure import Figure, compare
+from tests.bench.rabbit import options_of, report_each
 from tests.bench.server import bridge_server, memory_server
 
 ROUNDS = 5
@@ -38,53 +36,32 @@ SINGLE_SEND_LATER_MS_MAX = 5.0
 """A single confirmed send may take this much longer than the in-memory server's (p50)."""
 
 
-def run_client(connection: str, queue: str, scenario: str, count: int) -> dict[str, object]:
+def run_client(connection: str, queue: str, scenario: str, count: int) -> dict[str, Any]:
     """Run one scenario in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.sdk_client", connection, queue, scenario, str(count)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{scenario} failed: {done.stderr[-2000:]}")
-    result: dict[str, object] = json.loads(done.stdout)
-    return result
+    command = python_client("sdk_client", connection, queue, scenario, count)
+    return measured(scenario, command)
 
 
 @contextmanager
 def servers(node: Node) -> Iterator[tuple[str, str, str]]:
     """The connection strings of the bridge and of the memory server, and RabbitMQ's version."""
-    host, port = node.endpoint.hosts[0]
-    where = ("--rabbitmq-url", f"amqp://guest:guest@{host}:{port}")
-    where += ("--management-url", node.management_url)
     # A queue for each: what one leaves behind is not the next one's.
     queues = [scenario for scenario, *_ in SCENARIOS]
-    with bridge_server(queues, *where) as bridge, memory_server(queues) as memory:
+    with bridge_server(queues, *options_of(node)) as bridge, memory_server(queues) as memory:
         yield bridge.connection_string, memory, bridge.rabbitmq_version
 
 
 def main() -> int:
     """Measure, print, and return the exit code."""
-    figures = asyncio.run(_all(installations(sys.argv[1:])))
-    return 0 if report("SDK through the bridge", figures) else 1
-
-
-async def _all(found: list[Installation]) -> list[Figure]:
-    figures: list[Figure] = []
-    for installation in found:
-        async with bench(installation) as rabbit:
-            figures += await asyncio.to_thread(_measure, rabbit.node)
-    return figures
+    return report_each("SDK through the bridge", _measure)
 
 
 def _measure(node: Node) -> list[Figure]:
     figures: list[Figure] = []
     with servers(node) as (ours, peers, version):
         for scenario, count, name, floor in SCENARIOS:
-            mine: list[dict[str, object]] = []
-            theirs: list[dict[str, object]] = []
+            mine: list[dict[str, Any]] = []
+            theirs: list[dict[str, Any]] = []
             for number in range(ROUNDS):
                 print(f"\r{name}: round {number + 1} of {ROUNDS} ", end="", file=sys.stderr)
                 mine.append(run_client(ours, scenario, scenario, count))
@@ -94,8 +71,8 @@ def _measure(node: Node) -> list[Figure]:
                 compare(
                     name,
                     "msg/s",
-                    [float(str(sample["rate"])) for sample in mine],
-                    [float(str(sample["rate"])) for sample in theirs],
+                    [sample["rate"] for sample in mine],
+                    [sample["rate"] for sample in theirs],
                     peer="in memory",
                     floor=floor,
                     rabbitmq=version,
@@ -109,13 +86,12 @@ def _measure(node: Node) -> list[Figure]:
 def _latency(
     scenario: str,
     name: str,
-    mine: list[dict[str, object]],
-    theirs: list[dict[str, object]],
+    mine: list[dict[str, Any]],
+    theirs: list[dict[str, Any]],
     version: str,
 ) -> Figure:
     ours_ms, peers_ms = (
-        [sample for run in runs for sample in run["ms"]]  # type: ignore[attr-defined]
-        for runs in (mine, theirs)
+        [sample for run in runs for sample in run["ms"]] for runs in (mine, theirs)
     )
     ours, peers = statistics.median(ours_ms), statistics.median(peers_ms)
     is_single = scenario == "single"

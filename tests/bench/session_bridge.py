@@ -12,7 +12,6 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 
 from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.management.api import Management
@@ -22,6 +21,7 @@ from bridge.engine.namespace import RabbitNamespace
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
+from tests.bench.resident_memory import memory_mb
 
 SHARDS = int(os.environ.get("SESSIONS_SHARDS", "4"))
 QUEUE = model.Queue(
@@ -59,14 +59,9 @@ async def _hold(namespace: RabbitNamespace, session_id: str) -> None:
     )
     receiver.add_credit(1)
     await got
-    event = {"at": now_ms(), "took_s": time.perf_counter() - begun, "memory_mb": _memory_mb()}
+    event = {"at": now_ms(), "took_s": time.perf_counter() - begun, "memory_mb": memory_mb()}
     print(json.dumps(event | {"processor_s": time.process_time()}), flush=True)
     await lost
-
-
-def _memory_mb() -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 
 if __name__ == "__main__":

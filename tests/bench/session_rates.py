@@ -7,14 +7,12 @@ The same client, the same gateway; rounds alternate between the two, medians are
 
 from __future__ import annotations
 
-import asyncio
-import json
-import subprocess
 import sys
 
 from bridge.broker.node.private import Node
-from tests.bench.figure import Figure, compare, report
-from tests.bench.rabbit import bench, installations
+from tests.bench.client_process import measured, python_client
+from tests.bench.figure import Figure, compare
+from tests.bench.rabbit import options_of, report_each
 from tests.bench.server import bridge_server, memory_server
 
 ROUNDS = 3
@@ -28,25 +26,13 @@ SCENARIOS = (
 
 def main() -> int:
     """Measure, print, and return the exit code."""
-    figures = asyncio.run(_all())
-    return 0 if report("Rates of sessions", figures) else 1
-
-
-async def _all() -> list[Figure]:
-    figures: list[Figure] = []
-    for installation in installations(sys.argv[1:]):
-        async with bench(installation) as rabbit:
-            figures += await asyncio.to_thread(_measure, rabbit.node)
-    return figures
+    return report_each("Rates of sessions", _measure)
 
 
 def _measure(node: Node) -> list[Figure]:
-    host, port = node.endpoint.hosts[0]
-    where = ("--rabbitmq-url", f"amqp://guest:guest@{host}:{port}")
-    where += ("--management-url", node.management_url)
     queues = [scenario for scenario, *_ in SCENARIOS]
     with (
-        bridge_server(queues, *where, requires_session=True) as bridge,
+        bridge_server(queues, *options_of(node), requires_session=True) as bridge,
         memory_server(queues, "--requires-session") as memory,
     ):
         return [
@@ -69,16 +55,8 @@ def _compare(
 
 
 def _rate(connection: str, scenario: str) -> float:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.session_client", connection, scenario, scenario],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{scenario} failed: {done.stderr[-2000:]}")
-    return float(json.loads(done.stdout)["rate"])
+    command = python_client("session_client", connection, scenario, scenario)
+    return float(measured(scenario, command)["rate"])
 
 
 if __name__ == "__main__":

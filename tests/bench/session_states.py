@@ -23,7 +23,8 @@ from bridge.topology.shards import shard_of
 from bridge.wire.sessions import state_properties
 from tests.bench.figure import Figure, report
 from tests.bench.rabbit import Bench, bench, fill, installations
-from tests.bench.session_bridge import QUEUE, _memory_mb
+from tests.bench.resident_memory import memory_mb
+from tests.bench.session_bridge import QUEUE
 
 SESSIONS = 10_000
 STATE = b"x" * 100
@@ -93,11 +94,11 @@ async def _idle(rabbit: Bench, expected: int) -> tuple[float, float]:
         listed = await namespace.list_sessions(path, updated_after_ms=None, skip=0, top=SESSIONS)
         assert len(listed) == expected, f"{len(listed)} sessions"
         gc.collect()
-        memory_mb, begun_s, processor_s = _memory_mb(), time.perf_counter(), time.process_time()
+        taken_mb, begun_s, processor_s = memory_mb(), time.perf_counter(), time.process_time()
         await asyncio.sleep(IDLE_S)
         core = (time.process_time() - processor_s) / (time.perf_counter() - begun_s)
         await namespace.close()
-    return memory_mb, core
+    return taken_mb, core
 
 
 def _states() -> Iterator[Publish]:

@@ -16,19 +16,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.bench.client_process import measured, python_client
 from tests.bench.figure import Figure, compare, report
+from tests.bench.processor_time import ProcessorTime
 from tests.bench.rabbit import Bench, bench, installations
 from tests.bench.server import BridgeServer, bridge_server
 
@@ -36,7 +36,6 @@ ROUNDS = 5
 WARM = 200
 """Messages that a client sends before its clock starts."""
 
-IDLE_S = 3.0
 BESIDE = "beside"
 DEADLINE_S = 120.0
 USER, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
@@ -79,26 +78,17 @@ class Target:
     virtual_host: str = "/"
 
 
-def processor_s(process_id: int) -> float:
-    """Return the processor time that a process has used."""
-    fields = Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def run_client(client: str, target: Target, count: int, in_flight: int) -> dict[str, float]:
     """Send messages from a process of its own; return what it measured."""
     if client == "proton":
         url = f"amqp://{target.user}:{target.password}@127.0.0.1:{target.port}"
-        command = [sys.executable, "-m", "tests.bench.singles_client", "send", url]
+        command = python_client("singles_client", "send", url)
     else:
         tools = os.environ.get("DOTNET_TOOLS", str(Path(tempfile.gettempdir()) / "dotnet-tools"))
         command = [os.environ["DOTNET_KIT"], tools, str(DOTNET), "127.0.0.1", str(target.port)]
         command += [target.user, target.password]
     command += [target.address, str(count), str(in_flight)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{client} failed: {done.stderr[-2000:]}")
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return measured(client, command)
 
 
 class Singles:
@@ -106,34 +96,17 @@ class Singles:
 
     def __init__(self, rabbit: Bench) -> None:
         self._rabbit = rabbit
+        self.times = ProcessorTime(rabbit)
         self._stored: dict[tuple[str, str], int] = {}
-        self._idle: dict[int | None, float] = {}
-
-    def _used_s(self, process_id: int | None) -> float:
-        """Return the processor time of a bridge, or of RabbitMQ (`None`)."""
-        return self._rabbit.cpu_s() if process_id is None else processor_s(process_id)
-
-    async def learn_idle(self, ids: Iterable[int]) -> None:
-        """Learn what share of a core RabbitMQ and these bridges take without any messages."""
-        before = {each: self._used_s(each) for each in (None, *ids)}
-        await asyncio.sleep(IDLE_S)
-        self._idle = {each: (self._used_s(each) - used) / IDLE_S for each, used in before.items()}
 
     async def round(self, client: str, target: Target, count: int, in_flight: int) -> list[float]:
         """Send; return the rate, and RabbitMQ's and the bridge's microseconds for a message."""
-        ids = [None] if target.process_id is None else [None, target.process_id]
-        before = [self._used_s(each) for each in ids]
-        begun_s = time.monotonic()
+        measure = self.times.begin(target.process_id)
         sent = await asyncio.to_thread(run_client, client, target, count, in_flight)
         place = target.queue, target.virtual_host
         total = self._stored[place] = self._stored.get(place, 0) + count + WARM
         await until(self._has(*place, total))
-        took_s = time.monotonic() - begun_s
-        used_s = [
-            self._used_s(each) - first - self._idle[each] * took_s
-            for each, first in zip(ids, before, strict=True)
-        ]
-        return [sent["rate"], *(1e6 * each / (count + WARM) for each in used_s), 0.0][:3]
+        return [sent["rate"], *measure.each_us(count + WARM), 0.0][:3]
 
     def _has(self, queue: str, virtual_host: str, count: int) -> Callable[[], Awaitable[bool]]:
         async def has() -> bool:
@@ -151,7 +124,8 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.05)
 
 
-def _target(server: BridgeServer, queue: str, virtual_host: str = "/") -> Target:
+def target_of(server: BridgeServer, queue: str, virtual_host: str = "/") -> Target:
+    """Return an entity of a bridge."""
     port = int(server.connection_string.split("localhost:")[1].split(";")[0])
     return Target(USER, KEY, port, queue, queue, server.process_id, virtual_host)
 
@@ -174,16 +148,18 @@ async def _measure(rabbit: Bench, wanted: argparse.Namespace) -> list[Figure]:
             await rabbit.make_virtual_host(BESIDE)
             there = ("--rabbitmq-url", f"{url}/{BESIDE}", *api)
             beside = stack.enter_context(bridge_server([*names], *there, tree=wanted.beside))
-        await singles.learn_idle(each.process_id for each in (ours, beside) if each is not None)
+        await singles.times.learn_idle(
+            each.process_id for each in (ours, beside) if each is not None
+        )
         for name, (client, in_flight, count, floor) in names.items():
             own = f"own-{name}"
             await rabbit.declare_quorum(own)
             targets = {
-                "ours": _target(ours, name),
+                "ours": target_of(ours, name),
                 "RabbitMQ": Target("guest", "guest", port, f"/queues/{own}", own, None),
             }
             if beside is not None:
-                targets[BESIDE] = _target(beside, name, BESIDE)
+                targets[BESIDE] = target_of(beside, name, BESIDE)
             samples = {each: Samples() for each in targets}
             for number in range(wanted.rounds):
                 print(f"\r{name}: round {number + 1} of {wanted.rounds} ", end="", file=sys.stderr)

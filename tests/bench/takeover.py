@@ -21,10 +21,10 @@ from bridge.broker.connection.address import take_address
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.handover import Publish
-from bridge.machine.arrival import Send
-from bridge.machine.journal_entries import marker
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import blank
+from bridge.machine.inbox.arrival import SendCommand
+from bridge.machine.inbox.journal_entries import marker
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import blank
 from bridge.model.entity import Queue, Tier
 from bridge.topology import names
 from bridge.wire import envelope
@@ -136,7 +136,7 @@ async def _write_journal(rabbit: Bench, queue: Queue) -> None:
     channel = await _addressed(rabbit)
     for number in range(1, ENTRIES + 1):
         item = Item(PROPERTIES, b"%d" % number)
-        for each in sequencer.apply(Send(number.to_bytes(16), (item,)), number).publications:
+        for each in sequencer.apply(SendCommand(number.to_bytes(16), (item,)), number).publications:
             publishes.append(Publish("", stream, each.properties, each.body))
         if number % SNAPSHOT_EVERY == 0:
             parts = sequencer.snapshot(TERM, "boot", SNAPSHOT_EVERY)

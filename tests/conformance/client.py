@@ -13,7 +13,7 @@ from uuid import uuid4
 from bridge.model.access import sign
 from bridge.wire.amqp10.composite import decode_composite
 from bridge.wire.amqp10.frame import ProtocolHeader, encode_frame
-from bridge.wire.amqp10.message import Message, decode_message, encode_message
+from bridge.wire.amqp10.message import AmqpMessage, decode_message, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
     Attach,
@@ -242,13 +242,23 @@ class Client:
         await self.next(Attach, handle=handle_in)
 
     async def request(
-        self, handle_out: int, handle_in: int, message: Message, *, is_named: bool = False
-    ) -> Message:
-        """Send a request; return the reply, on the link that it names or that of its session."""
+        self,
+        handle_out: int,
+        handle_in: int,
+        message: AmqpMessage,
+        *,
+        is_named: bool = False,
+        state: Any = None,
+    ) -> AmqpMessage:
+        """Send a request; return the reply, on the link that it names or that of its session.
+
+        Args:
+            state: the state of the delivery, such as a part in a transaction.
+        """
         message.properties = MessageProperties(
             message_id=uuid4(), reply_to=f"client-{handle_in}" if is_named else None
         )
-        self.deliver(handle_out, encode_message(message))
+        self.deliver(handle_out, encode_message(message), state=state)
         _, payload = await self.next(Transfer, handle=handle_in)
         reply = decode_message(payload)
         assert reply.properties.correlation_id == message.properties.message_id
@@ -269,7 +279,7 @@ class Client:
             self._cbs_pairs.add(pair)
         reply = await self.request(
             *handles,
-            Message(
+            AmqpMessage(
                 application_properties={
                     "operation": "put-token",
                     "type": kind,
@@ -283,7 +293,7 @@ class Client:
 
     async def manage(
         self, entity: str, operation: str, body: Any, *, associated: str | None = None
-    ) -> Message:
+    ) -> AmqpMessage:
         """Do an operation at an entity's `$management`, in the name of a link or of none."""
         if not getattr(self, "_has_management", False):
             await self._attach_node(f"{entity}/$management", MANAGEMENT_OUT, MANAGEMENT_IN)
@@ -291,7 +301,7 @@ class Client:
         fields = {"operation": operation}
         if associated is not None:
             fields["associated-link-name"] = associated
-        message = Message(application_properties=fields, value=body)
+        message = AmqpMessage(application_properties=fields, value=body)
         return await self.request(MANAGEMENT_OUT, MANAGEMENT_IN, message)
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.gateway.settings import Settings
+from bridge.gateway.client.settings import GatewaySettings
 from bridge.machine.amqp10.limits import Limits
 from bridge.model.entity import Queue
 from tests.conformance.door import Door
@@ -17,16 +17,21 @@ from tests.conformance.door import Door
 @pytest.fixture
 def door() -> Iterator[Door]:
     """A gateway with a queue `q`; its frames are small, so that much needs several."""
-    settings = Settings(limits=Limits(frame_bytes_max=4_096))
+    settings = GatewaySettings(limits=Limits(frame_bytes_max=4_096))
     with Door(Queue(name="q", max_message_size_kb=1_024), settings=settings) as running:
         yield running
 
 
 @pytest.fixture
 def certified(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate for localhost and its key."""
+    """A certificate for localhost and a name of Azure's, and its key."""
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subject = [
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost,DNS:one.servicebus.windows.net",
+    ]
     files = ["-keyout", str(key), "-out", str(certificate)]
     request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
     subprocess.run([*request, *files, *subject], check=True, capture_output=True)

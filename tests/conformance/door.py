@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from bridge.access.access import Access
+from bridge.gateway.client.settings import GatewaySettings
 from bridge.gateway.server import Gateway
-from bridge.gateway.settings import Settings
-from bridge.model.access_rules import RuleSet
+from bridge.model.access_rules import AccessRuleSet
 from bridge.model.entity import AuthorizationRule, Queue, Right
 from tests.bench.memory_namespace import MemoryNamespace
+from tests.fixtures.listening import free_listener
 
 KEY = "SAS_KEY_VALUE"
 RULE_NAME = "RootManageSharedAccessKey"
@@ -34,7 +34,7 @@ class Door:
     def __init__(
         self,
         *queues: Queue,
-        settings: Settings | None = None,
+        settings: GatewaySettings | None = None,
         rules: tuple[AuthorizationRule, ...] = (ROOT_RULE,),
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -61,16 +61,16 @@ class Door:
 
     async def _start(self) -> None:
         self.namespace = MemoryNamespace(*self._queues)
-        access = Access(RuleSet(namespace=self._rules))
+        access = Access(AccessRuleSet(namespace=self._rules))
         self.gateway = Gateway(self.namespace, access, self._settings)
-        self.port = await self.gateway.listen(socket.create_server(("127.0.0.1", 0)))
+        self.port = await self.gateway.listen(free_listener())
         if self._tls is not None:
-            listener = socket.create_server(("127.0.0.1", 0))
+            listener = free_listener()
             self.tls_port = await self.gateway.listen(listener, tls=self._tls)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something in the gateway's loop and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
 
     def call(self, function: Callable[[], T]) -> T:
         """Call something in the gateway's loop."""

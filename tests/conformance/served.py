@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from aiohttp import web
 
 from bridge.access.access import Access
+from bridge.gateway.client.settings import GatewaySettings
+from bridge.gateway.connection.connection import ClientConnection
 from bridge.gateway.server import Gateway
-from bridge.gateway.settings import Settings
-from bridge.model.access_rules import RuleSet
+from bridge.model.access_rules import AccessRuleSet
 from bridge.model.entity import AuthorizationRule, Queue
 from bridge.model.name import parse_path
 from bridge.wire.amqp10 import writing
@@ -21,9 +22,25 @@ from tests.bench.memory_namespace import MemoryNamespace
 from tests.bench.memory_queue import MemoryQueue
 from tests.conformance.client import Client, sas
 from tests.conformance.door import ROOT_RULE
+from tests.fixtures.listening import free_listener
 
 QUEUE = Queue(name="q", lock_duration_ms=5_000)
 Q = parse_path("q")
+
+Certified = tuple[Path, Path]
+"""A certificate and its key, of the fixture `certified`."""
+
+
+def server_tls(certified: Certified) -> ssl.SSLContext:
+    """Return the context of a server with this certificate."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certified)
+    return context
+
+
+def client_tls(certified: Certified) -> ssl.SSLContext:
+    """Return the context of a client that trusts this certificate."""
+    return ssl.create_default_context(cafile=certified[0])
 
 
 @asynccontextmanager
@@ -43,11 +60,11 @@ async def gateway(
     namespace.sent_bytes_max = message_bytes_max
     served = Gateway(
         namespace,
-        access or Access(RuleSet(namespace=rules or (ROOT_RULE,))),
-        Settings(**settings),  # type: ignore[arg-type]
+        access or Access(AccessRuleSet(namespace=rules or (ROOT_RULE,))),
+        GatewaySettings(**settings),  # type: ignore[arg-type]
         app=app,
     )
-    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    listener = free_listener()
     port = await served.listen(listener, tls=tls, is_tls_only=is_tls_only)
     try:
         yield served, port
@@ -75,7 +92,12 @@ def message(body: bytes) -> bytes:
     return writing.encode(Described(Ulong(0x75), body))
 
 
+def connections_of(served: Gateway) -> list[ClientConnection]:
+    """Return the AMQP connections of a gateway."""
+    return [each for each in served.connections if isinstance(each, ClientConnection)]
+
+
 def queue_of(served: Gateway) -> MemoryQueue:
     """Return the queue behind a gateway."""
-    assert isinstance(served.namespace, MemoryNamespace)
-    return served.namespace._queue(Q)
+    assert isinstance(served.connections.namespace, MemoryNamespace)
+    return served.connections.namespace._queue(Q)

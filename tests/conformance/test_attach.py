@@ -22,6 +22,7 @@ from bridge.wire.amqp10.performatives import (
     Transfer,
 )
 from bridge.wire.amqp10.types import Described, Symbol, Uint, Ulong
+from bridge.wire.link_properties import RELAY_SOURCE
 from tests.conformance.client import Client
 from tests.conformance.served import QUEUE, client, gateway, message, queue_of
 from tests.conformance.test_sessions import QUEUE as WITH_SESSIONS
@@ -181,7 +182,9 @@ ROWS: dict[str, list[Case]] = {
         ),
         sender({"target": Target("q")}, target=Target("q", capabilities=SYMBOLS)),
     ],
-    "target of a transaction": [sender(refused="amqp:coordinator:list", target=Coordinator())],
+    "target of a transaction": [
+        sender({"target": Coordinator()}, target=Coordinator(("amqp:local-transactions",)))
+    ],
     "unsettled, incomplete-unsettled": [
         make(
             {"unsettled": None, "incomplete_unsettled": False},
@@ -208,7 +211,14 @@ ROWS: dict[str, list[Case]] = {
     ],
     "properties": [
         receiver({"properties": None}, properties={Symbol("com.microsoft:timeout"): Uint(5)}),
-        sender({"properties": None}, properties={Symbol("any"): "thing"}),
+        sender(
+            {"properties": {"com.microsoft:max-message-batch-size": 262_144}},
+            properties={Symbol("any"): "thing"},
+        ),
+        sender(
+            {"properties": {"com.microsoft:max-message-batch-size": 262_656, RELAY_SOURCE: "one"}},
+            properties={RELAY_SOURCE: "one"},
+        ),
     ],
 }
 

@@ -19,7 +19,7 @@ from bridge.model.access import sign
 from bridge.wire.amqp10.composite import encode_composite
 from bridge.wire.amqp10.decimals import encode_decimal
 from bridge.wire.amqp10.frame import ProtocolHeader, encode_frame
-from bridge.wire.amqp10.message import BATCH_FORMAT, Message, decode_message, encode_message
+from bridge.wire.amqp10.message import BATCH_FORMAT, AmqpMessage, decode_message, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
     Accepted,
@@ -103,13 +103,13 @@ class DotNet(Client):
         await self.next(Attach, handle=out)
         await self.next(Attach, handle=back)
 
-    async def ask(self, channel: int, fields: dict[str, Any], value: Any) -> Message:
+    async def ask(self, channel: int, fields: dict[str, Any], value: Any) -> AmqpMessage:
         """Send a request, with a tag of no bytes; return the reply."""
         name = f"duplex:{uuid4()}"
         properties = MessageProperties(message_id=name, reply_to=f"reply-{channel}")
         number, self._transfer_id = self._transfer_id, self._transfer_id + 1
         transfer = Transfer(10 * channel, number, b"", 0, settled=True)
-        self.send(transfer, encode_message(Message(properties, fields, value)))
+        self.send(transfer, encode_message(AmqpMessage(properties, fields, value)))
         transfer, payload = await self.next(Transfer, handle=10 * channel + 1)
         reply = decode_message(payload)
         assert transfer.settled
@@ -207,7 +207,7 @@ async def test_a_life_of_senders_and_receivers() -> None:
     async with gateway() as (_, port):
         peer = await dotnet(port)
         await peer.sender(10)
-        first = encode_message(Message(MessageProperties(message_id="1"), PROPERTIES, "one"))
+        first = encode_message(AmqpMessage(MessageProperties(message_id="1"), PROPERTIES, "one"))
         batch = encode_composite(MessageProperties(message_id="1"))
         batch += message(first) + message(message(b"two")) + message(message(b"three"))
         fields: dict[str, Any] = {"message_format": BATCH_FORMAT, "batchable": True}
@@ -250,7 +250,7 @@ async def test_a_life_of_a_session() -> None:
         peer = await dotnet(port)
         await peer.sender(10)
         properties = MessageProperties(message_id="1", group_id="one")
-        peer.transfer(10, encode_message(Message(properties, value="x")))
+        peer.transfer(10, encode_message(AmqpMessage(properties, value="x")))
 
         await peer.accept_next(20)
         answer = await peer.next(Attach, handle=20)
@@ -324,7 +324,7 @@ async def test_an_accept_that_is_cancelled_gives_up_its_place() -> None:
 
         await peer.sender(10)
         properties = MessageProperties(message_id="1", group_id="one")
-        peer.transfer(10, encode_message(Message(properties, value="x")))
+        peer.transfer(10, encode_message(AmqpMessage(properties, value="x")))
         assert (await peer.next(Attach, handle=30)).source.filter == {FILTER: "one"}
         await peer.next(Transfer, handle=30)
         await peer.close()

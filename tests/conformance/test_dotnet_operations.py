@@ -19,7 +19,7 @@ import pytest
 
 from bridge.testing.process import Bridge
 from bridge.wire.amqp10.decimals import encode_decimal
-from bridge.wire.amqp10.message import Message, decode_message, encode_message
+from bridge.wire.amqp10.message import AmqpMessage, decode_message, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
     Attach,
@@ -113,7 +113,7 @@ class Management:
             fields["associated-link-name"] = link
         given = {key.replace("_", "-"): value for key, value in body.items()}
         properties = MessageProperties(f"duplex1:2:3:{self._count}", reply_to=self._reply_to)
-        message = Message(properties, fields, given)
+        message = AmqpMessage(properties, fields, given)
         self.peer.transfer(REQUESTS, encode_message(message), tag=b"", settled=True)
         transfer, payload = await self.peer.next(Transfer, handle=REPLIES)
         answer = decode_message(payload)
@@ -145,7 +145,7 @@ async def managing(bridge: Bridge, entity: str) -> AsyncIterator[Management]:
 def payload_of(body: bytes, **properties: Any) -> bytes:
     """A message with one data section."""
     fields = MessageProperties(**properties)
-    whole = encode_message(Message(fields))
+    whole = encode_message(AmqpMessage(fields))
     return whole[: whole.index(b"\x00\x53\x74")] + encode(Described(Ulong(0x75), body))
 
 

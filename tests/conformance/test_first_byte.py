@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from bridge.gateway import http
-from bridge.gateway.admission import Ended, Refused
+from bridge.gateway.client.admission import ConnectionEnd, NotAdmitted
+from bridge.gateway.http import http
+from bridge.gateway.http.site import authorize
 from bridge.gateway.server import Gateway
-from bridge.gateway.site import authorize
 from bridge.wire.amqp10.frame import ProtocolHeader
 from bridge.wire.amqp10.performatives import Attach, Disposition
 from tests.conformance.client import Client, sas
 from tests.conformance.probe import check, undisturbed
-from tests.conformance.served import client, gateway, message
+from tests.conformance.served import client, client_tls, gateway, message, server_tls
 from tests.conformance.test_storms import TURN_S_MAX, drain, probing
 from tests.conformance.web import answer_to
 from tests.fixtures.waiting import until
@@ -50,11 +50,8 @@ async def everything(
     certified: tuple[Path, Path], **settings: object
 ) -> AsyncIterator[tuple[Gateway, int, ssl.SSLContext]]:
     """A gateway that takes TLS too, its port, and what a client trusts it by."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(*certified)
-    trusting = ssl.create_default_context(cafile=str(certified[0]))
-    async with gateway(tls=context, app=hello_app(), **settings) as (served, port):
-        yield served, port, trusting
+    async with gateway(tls=server_tls(certified), app=hello_app(), **settings) as (served, port):
+        yield served, port, client_tls(certified)
 
 
 async def get(port: int, tls: ssl.SSLContext | None, said: bytes = GET) -> bytes:
@@ -105,12 +102,12 @@ async def test_without_a_certificate_tls_is_no_protocol() -> None:
 
 
 async def test_a_port_for_tls_alone(certified: tuple[Path, Path]) -> None:
-    """What does not begin with TLS is refused there: no token is sent in clear by mistake."""
+    """A client that begins without TLS is refused: no token is sent in clear by mistake."""
     async with everything(certified, is_tls_only=True) as (served, port, trusting):
         assert (await get(port, trusting)).startswith(b"HTTP/1.1 200 OK")
         assert await answer_to(port, SASL) == b""
         assert await answer_to(port, GET) == b""
-        assert served.admission.ended[Ended.TLS] == 2
+        assert served.admission.ended[ConnectionEnd.TLS] == 2
 
 
 @pytest.mark.parametrize("is_tls", [False, True])
@@ -134,8 +131,8 @@ async def test_a_request_that_does_not_end(
         writer.transport.abort()
 
         await until(lambda: not served.admission.connections)
-        assert served.admission.ended[Ended.UNAUTHENTICATED] == 1
-        assert not served.others
+        assert served.admission.ended[ConnectionEnd.UNAUTHENTICATED] == 1
+        assert not served.connections.others
 
 
 @pytest.mark.parametrize(
@@ -166,7 +163,7 @@ async def test_a_body_without_end(is_chunked: bool) -> None:
     body = b"1\r\nx\r\n" * 100_000 if is_chunked else bytes(1_000_000)
     async with gateway(app=hello_app()) as (served, port):
         assert await answer_to(port, head + body) == b""
-        assert served.admission.ended[Ended.LOGIN] == 1
+        assert served.admission.ended[ConnectionEnd.LOGIN] == 1
         await until(lambda: not served.admission.connections)
 
 
@@ -176,7 +173,7 @@ async def test_strangers_over_http_count_by_address(certified: tuple[Path, Path]
         pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         await until(lambda: served.admission.unauthenticated == 2)
         assert await answer_to(port, GET) == b""
-        assert served.admission.refused[Refused.ADDRESS] == 1
+        assert served.admission.refused[NotAdmitted.ADDRESS] == 1
         pairs[0][1].write(GET)
         await pairs[0][0].readuntil(b"hello 0")
         await until(lambda: served.admission.unauthenticated == 1)
@@ -187,7 +184,7 @@ async def test_strangers_over_http_count_by_address(certified: tuple[Path, Path]
 
 
 async def test_a_stranger_has_one_request_a_connection() -> None:
-    """What it sends behind the first is not looked at."""
+    """The requests behind the first one are not read."""
     async with gateway(app=hello_app()) as (_, port):
         assert (await answer_to(port, UNAUTHENTICATED_GET * 1_000)).count(b"hello 0") == 1
 
@@ -233,7 +230,7 @@ async def test_floods_over_http(flood: bytes, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_an_answer_that_is_not_read() -> None:
-    """Whoever leaves its answers unread is closed, as over AMQP."""
+    """A client that leaves its answers unread is disconnected, as over AMQP."""
 
     async def much(request: web.Request) -> web.Response:
         return web.Response(body=bytes(10_000_000))
@@ -244,7 +241,7 @@ async def test_an_answer_that_is_not_read() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1_000)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(GET)
-        await until(lambda: served.admission.ended[Ended.UNREAD] == 1)
+        await until(lambda: served.admission.ended[ConnectionEnd.UNREAD] == 1)
         await until(lambda: not served.admission.connections)
         writer.transport.abort()
 
@@ -265,10 +262,10 @@ async def test_a_stop_answers_the_request_that_is_under_way() -> None:
         asking = asyncio.create_task(get(port, None))
         await is_asked.wait()
         stopping = asyncio.create_task(served.stop())
-        await until(lambda: served.is_stopping)
+        await until(lambda: served.connections.is_stopping)
         may_answer.set()
         await stopping
         assert (await asking).startswith(b"HTTP/1.1 200 OK")
         await drain(silent[0])
         silent[1].close()
-        assert not served.others
+        assert not served.connections.others

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import contextlib
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -22,20 +22,25 @@ from bridge.wire.amqp10.performatives import (
     Accepted,
     Attach,
     Close,
-    Coordinator,
     Detach,
     Disposition,
     Flow,
     Modified,
-    Rejected,
     Source,
-    TransactionalState,
     Transfer,
 )
 from bridge.wire.amqp10.types import Array, Symbol
 from tests.bench.memory_namespace import MemoryNamespace
 from tests.conformance.client import Client, sas
-from tests.conformance.served import QUEUE, client, gateway, message, queue_of
+from tests.conformance.served import (
+    QUEUE,
+    client,
+    client_tls,
+    gateway,
+    message,
+    queue_of,
+    server_tls,
+)
 from tests.fixtures.waiting import until
 
 # -- rights
@@ -43,12 +48,40 @@ from tests.fixtures.waiting import until
 
 async def test_nobody_without_a_token() -> None:
     """A connection that puts no valid token in time is closed, in so many words."""
-    async with gateway(authorization_s=0.2) as (_, port), client(port, authorised=False) as peer:
+    async with (
+        gateway(authorization_s=60, refused_s=0.2) as (_, port),
+        client(port, authorised=False) as peer,
+    ):
         assert await peer.put_token(sas(key="wrong")) == 401
         close = await peer.next(Close)
 
         assert close.error.condition == "amqp:unauthorized-access"
         await peer.closed()
+
+
+async def test_a_refused_token_gives_time_for_another() -> None:
+    """The JavaScript SDK tries again after 30 s, and ends its process without the connection."""
+    async with (
+        gateway(authorization_s=0.2, refused_s=60) as (_, port),
+        client(port, authorised=False) as peer,
+    ):
+        assert await peer.put_token(sas(key="wrong")) == 401
+        await asyncio.sleep(0.5)
+        assert await peer.put_token(sas()) == 202
+
+
+async def test_refused_tokens_give_no_time_for_ever() -> None:
+    """The fourth one, which is the last try of an SDK, gives none."""
+    async with (
+        gateway(authorization_s=60, refused_s=2) as (_, port),
+        client(port, authorised=False) as peer,
+    ):
+        begun_s = time.monotonic()
+        while not any(isinstance(each, Close) for each, _ in peer.frames):
+            with contextlib.suppress(AssertionError):
+                assert await peer.put_token(sas(key="wrong")) == 401
+        await peer.closed()
+        assert time.monotonic() - begun_s < 60
 
 
 async def test_a_second_pair_of_links_to_cbs() -> None:
@@ -130,18 +163,6 @@ async def _is_refused_by_name(peer: Client) -> None:
 
 
 # -- what is refused by name
-
-
-async def test_transactions() -> None:
-    """Transactions are refused by name: as a link, as a state of a message."""
-    async with gateway() as (_, port), client(port) as peer:
-        peer.attach(7, "", role=False, target=Coordinator())
-        assert (await peer.next(Detach, handle=7)).error.condition == "amqp:not-implemented"
-        peer.attach(8, "q", role=False)
-        peer.transfer(8, message(b"x"), state=TransactionalState(b"txn"))
-        outcome = (await peer.next(Disposition, first=1)).state
-        assert isinstance(outcome, Rejected)
-        assert outcome.error.condition == "amqp:not-implemented"
 
 
 @pytest.mark.parametrize("operation", ["com.microsoft:no-such-thing", "no-such-thing"])
@@ -482,12 +503,8 @@ async def test_stop() -> None:
 
 async def test_tls(certified: tuple[Path, Path]) -> None:
     """The same protocol over TLS, with our own last words intact."""
-    certificate, key = certified
-    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    served.load_cert_chain(certificate, key)
-    trusting = ssl.create_default_context(cafile=str(certificate))
-    async with gateway(tls=served) as (_, port):
-        peer = await (await Client.connect(port, tls=trusting)).open()
+    async with gateway(tls=server_tls(certified)) as (_, port):
+        peer = await (await Client.connect(port, tls=client_tls(certified))).open()
         assert await peer.put_token(sas()) == 202
         peer.write(b"\xff" * 100)
         assert (await peer.next(Close)).error.condition == "amqp:connection:framing-error"

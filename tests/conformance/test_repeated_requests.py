@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.machine.known_requests import ANSWERED_MAX, REPLY_BYTES_MAX
+from bridge.machine.amqp10.known_requests import ANSWERED_MAX, REPLY_BYTES_MAX
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import Queue
 from bridge.model.name import EntityPath
-from bridge.wire.amqp10.message import Message, decode_message, encode_message
+from bridge.wire.amqp10.message import AmqpMessage, decode_message, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import Flow, Transfer
 from tests.bench.memory_namespace import MemoryNamespace
@@ -51,7 +51,7 @@ def request(message_id: Any, body: bytes = b"x", reply_to: str = "client-3") -> 
     properties = MessageProperties(message_id=message_id, reply_to=reply_to)
     fields = {"operation": "com.microsoft:schedule-message"}
     value = {"messages": [{"message": scheduled(body), "message-id": "m"}]}
-    return encode_message(Message(properties, fields, value))
+    return encode_message(AmqpMessage(properties, fields, value))
 
 
 async def managing(peer: Client) -> Client:
@@ -167,7 +167,7 @@ async def test_a_reply_that_is_too_large_to_be_kept() -> None:
         fields = {"operation": "com.microsoft:peek-message"}
         value = {"from-sequence-number": 0, "message-count": 1}
         properties = MessageProperties(message_id="a", reply_to="client-3")
-        raw = encode_message(Message(properties, fields, value))
+        raw = encode_message(AmqpMessage(properties, fields, value))
         for status in (200, 400):
             peer.deliver(MANAGEMENT_OUT, raw)
             parts = [await peer.next(Transfer, handle=MANAGEMENT_IN)]
@@ -183,7 +183,7 @@ async def test_a_token_that_is_put_with_the_same_id() -> None:
         for token, status in ((sas(), 202), ("nonsense", 401), (sas(), 202)):
             fields = {"operation": "put-token", "name": "sb://localhost/"}
             properties = MessageProperties(message_id="1")
-            peer.deliver(CBS_OUT, encode_message(Message(properties, fields, token)))
+            peer.deliver(CBS_OUT, encode_message(AmqpMessage(properties, fields, token)))
             _, payload = await peer.next(Transfer, handle=CBS_IN)
             assert decode_message(payload).application_properties["status-code"] == status
 

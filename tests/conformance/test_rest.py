@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 
 from bridge.access.access import Access
-from bridge.gateway.http import HttpConnection
+from bridge.gateway.http.http import HttpConnection
 from bridge.gateway.server import Gateway
-from bridge.model.access_policy import Policy
-from bridge.model.access_rules import RuleSet
+from bridge.model.access_policy import AccessPolicy
+from bridge.model.access_rules import AccessRuleSet
 from bridge.model.entity import AuthorizationRule, Queue, Right
 from bridge.rest import bodies, messages
 from bridge.rest.messages import Messages
@@ -35,7 +35,7 @@ from tests.fixtures.waiting import until
 async def served() -> AsyncIterator[tuple[Gateway, int]]:
     """A gateway with the API of messages, and its port."""
     space = MemoryNamespace(Queue(name="q", lock_duration_ms=60_000))
-    access = Access(RuleSet(namespace=(ROOT_RULE,)))
+    access = Access(AccessRuleSet(namespace=(ROOT_RULE,)))
     rest = Messages(space, access)
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -151,7 +151,7 @@ async def test_who_leaves_unheard_takes_nothing(said: Callable[[], bytes]) -> No
         writer.write(said())
 
         async def is_held() -> bool:
-            (only,) = (each.get_protocol() for each in running.others)
+            (only,) = (each.get_protocol() for each in running.connections.others)
             return isinstance(only, HttpConnection) and not only.is_heard
 
         await until(is_held)
@@ -161,16 +161,16 @@ async def test_who_leaves_unheard_takes_nothing(said: Callable[[], bytes]) -> No
 
 
 async def test_a_receive_whose_right_is_taken_away_while_it_waits_gets_nothing() -> None:
-    """What comes then is another's, uncounted."""
+    """A message that comes then goes to another receiver, uncounted."""
     rights = frozenset({Right.LISTEN})
     listener = AuthorizationRule(name="listener", primary_key="k", rights=rights)
     async with served() as (running, port):
-        running.access.take_definitions(RuleSet(namespace=(listener,)))
+        running.access.take_definitions(AccessRuleSet(namespace=(listener,)))
         said = head("POST", "/q/messages/head?timeout=60")
         said = said.replace(sas().encode(), sas(rule="listener", key="k").encode())
         waiting = asyncio.create_task(status(port, said))
         await until(lambda: running.site._requests)
-        running.access.take_definitions(RuleSet())
+        running.access.take_definitions(AccessRuleSet())
         assert await status(port, head("POST", "/q/messages", "Content-Length: 1") + b"x") == 201
         assert await waiting == 401
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -245,7 +245,7 @@ async def test_a_right_is_gone_that_is_taken_away_while_the_body_comes(
         writer.write(head("POST", "/q/messages", "Content-Length: 2") + b"a")
         async with asyncio.timeout(120):
             await is_read.wait()
-            running.access.replace(Policy())
+            running.access.replace(AccessPolicy())
             writer.write(b"b")
             line = await reader.readline()
         writer.close()

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from bridge.gateway.links.sessions import TIMEOUT_S, wait_s
 from bridge.gateway.server import Gateway
-from bridge.gateway.sessions import TIMEOUT_S, ticks, wait_s
 from bridge.model.entity import EntityStatus, Queue
 from bridge.wire.amqp10.message import (
-    Message,
+    AmqpMessage,
     decode_message,
     encode_message,
 )
@@ -29,6 +29,7 @@ from bridge.wire.amqp10.performatives import (
     Transfer,
 )
 from bridge.wire.amqp10.types import Array, Described, Symbol, Uint, Ulong, read_value
+from bridge.wire.link_properties import ticks
 from tests.bench.memory_sessions import MemorySessions
 from tests.conformance.client import Client, sas
 from tests.conformance.served import client, gateway, queue_of
@@ -76,7 +77,7 @@ async def send(peer: Client, session_id: str, *bodies: bytes) -> None:
     await peer.next(Attach, handle=SENDER)
     for body in bodies:
         properties = MessageProperties(group_id=session_id)
-        peer.transfer(SENDER, encode_message(Message(properties, value=body)))
+        peer.transfer(SENDER, encode_message(AmqpMessage(properties, value=body)))
     for _ in bodies:
         await peer.next(Disposition)
     peer.send_detach(SENDER)
@@ -260,14 +261,14 @@ async def test_a_token_that_expires_while_its_client_waits() -> None:
 
 
 async def test_an_entity_that_is_disabled_while_clients_wait() -> None:
-    """Whoever waits is refused, who holds a session is sent away."""
+    """Waiting clients are refused, and the holder of a session loses its link."""
     async with served() as (door, _, peer):
         accept(peer, 7, None)
         accept(peer, 8, "one")
         await accepted(peer, 8)
         queue = sessions_of(door)
         queue.definition = replace(QUEUE, status=EntityStatus.DISABLED)
-        door.recheck()
+        door.connections.recheck()
         assert (await refused(peer, 7)).condition == "com.microsoft:entity-disabled"
         detach = await peer.next(Detach, handle=8)
         assert detach.error.condition == "com.microsoft:entity-disabled"
@@ -301,7 +302,7 @@ async def test_a_lock_that_ends_detaches_the_link() -> None:
 
 
 async def test_a_detach_ends_the_lock_and_counts_nothing() -> None:
-    """What was not settled is there for the next holder, in its order."""
+    """The next holder gets the messages that were not settled, in their order."""
     async with served() as (_, port, peer), client(port) as other:
         await send(peer, "one", b"a", b"b")
         accept(peer, 7, None)
@@ -381,7 +382,7 @@ async def test_the_operations_of_a_session() -> None:
     ],
 )
 async def test_a_session_is_its_holders_alone(operation: str) -> None:
-    """Who has lost it, or never had it, does nothing to it: its link tells who holds it."""
+    """Requests of a client that does not hold the session are refused."""
     async with served() as (_, port, peer), client(port) as other:
         accept(other, 7, "one")
         await accepted(other, 7)
@@ -439,7 +440,7 @@ async def test_there_are_no_sessions_where_none_are_required(entity: str) -> Non
 
 
 async def test_a_stop_lets_go_of_sessions() -> None:
-    """Whoever waits is not answered any more, and what is held is free."""
+    """Waiting receivers are not answered any more, and held sessions are free."""
     async with served(stop_s=1.0) as (door, _, peer):
         accept(peer, 7, "one")
         await accepted(peer, 7)

@@ -9,12 +9,12 @@ from uuid import uuid4
 
 import pytest
 
-from bridge.gateway.admission import Ended
+from bridge.gateway.client.admission import ConnectionEnd
 from bridge.gateway.server import Gateway
-from bridge.machine.amqp10.endpoint import State
+from bridge.machine.amqp10.endpoint import ConnectionState
 from bridge.machine.amqp10.limits import Limits
 from bridge.wire.amqp10.frame import EMPTY_FRAME, ProtocolHeader, encode_frame
-from bridge.wire.amqp10.message import Message, encode_message
+from bridge.wire.amqp10.message import AmqpMessage, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
     Accepted,
@@ -33,7 +33,7 @@ from bridge.wire.amqp10.performatives import (
 from tests.conformance.client import Client, sas
 from tests.conformance.door import KEY
 from tests.conformance.probe import check, probing, undisturbed
-from tests.conformance.served import client, gateway, message, queue_of
+from tests.conformance.served import client, connections_of, gateway, message, queue_of
 from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.machine.amqp10.peer import frame
 
@@ -80,7 +80,7 @@ def flow(**fields: object) -> bytes:
 def put_token(number: int, key: str = "wrong") -> bytes:
     """Return a request with a token, by default one that is not worth anything."""
     properties = {"operation": "put-token", "type": "x", "name": "sb://localhost/q"}
-    request = Message(application_properties=properties, value=sas(key=key))
+    request = AmqpMessage(application_properties=properties, value=sas(key=key))
     request.properties = MessageProperties(message_id=uuid4())
     transfer = Transfer(1, number, number.to_bytes(4, "big"), 0, settled=True)
     return frame(0, transfer, encode_message(request))
@@ -170,10 +170,10 @@ async def test_floods_of_known_clients(unit: bytes) -> None:
 
 async def unread(served: Gateway, port: int) -> Client:
     """Connect a client that asks for much, and reads none of it; sockets hold little."""
-    before = set(served.connections)
+    before = set(connections_of(served))
     peer = await (await Client.connect(port)).open()
     assert await peer.put_token(sas()) == 202
-    (connection,) = set(served.connections) - before
+    (connection,) = set(connections_of(served)) - before
     assert connection._transport is not None
     bound(connection._transport, socket.SO_SNDBUF)
     transport = peer._writer.transport
@@ -194,9 +194,9 @@ async def test_many_clients_that_read_nothing() -> None:
     async with gateway(**bounds) as (served, port), client(port) as honest:
         first = await unread(served, port)
         await until(lambda: len(served.backlog._unread) == 1)
-        assert served.admission.ended[Ended.UNREAD] == 0
+        assert served.admission.ended[ConnectionEnd.UNREAD] == 0
         second = await unread(served, port)
-        await until(lambda: served.admission.ended[Ended.UNREAD] == 1)
+        await until(lambda: served.admission.ended[ConnectionEnd.UNREAD] == 1)
         await until(lambda: len(served.connections) == 2)
         assert await honest.put_token(sas()) == 202
         for peer in (first, second):
@@ -204,7 +204,7 @@ async def test_many_clients_that_read_nothing() -> None:
 
 
 async def test_half_a_frame_for_ever() -> None:
-    """Who owes the rest of a frame for too long is closed, though it goes on sending a little."""
+    """A client that owes the rest of a frame for too long is ended, even if it sends a little."""
     limits = Limits(heartbeat_ms_max=200)
     async with gateway(unfinished_s=0.3, limits=limits) as (served, port), client(port) as peer:
         peer.attach(7, "q", role=False)
@@ -216,11 +216,11 @@ async def test_half_a_frame_for_ever() -> None:
             await asyncio.sleep(0.05)
 
         assert peer.is_closed
-        assert served.admission.ended[Ended.UNFINISHED] == 1
+        assert served.admission.ended[ConnectionEnd.UNFINISHED] == 1
 
 
 async def test_half_a_message_for_ever() -> None:
-    """Who owes the rest of a message is closed, though whole messages come on another link."""
+    """A client that owes the rest of a message is ended, even if other links have whole ones."""
     limits = Limits(heartbeat_ms_max=200)
     async with gateway(unfinished_s=0.5, limits=limits) as (served, port), client(port) as peer:
         peer.attach(7, "q", role=False)
@@ -232,7 +232,7 @@ async def test_half_a_message_for_ever() -> None:
             await asyncio.sleep(0.05)
 
         assert peer.is_closed
-        assert served.admission.ended[Ended.UNFINISHED] == 1
+        assert served.admission.ended[ConnectionEnd.UNFINISHED] == 1
         assert queue_of(served).active
 
 
@@ -250,7 +250,7 @@ async def test_unfinished_messages_of_many() -> None:
             peer.attach(7, "q", role=False)
             peer.transfer(7, part, more=True)
             assert served.backlog.unfinished_bytes <= bound
-        await until(lambda: served.admission.ended[Ended.UNFINISHED] >= count - 10)
+        await until(lambda: served.admission.ended[ConnectionEnd.UNFINISHED] >= count - 10)
         honest.transfer(7, message(b"x"))
         await honest.next(Disposition)
         await peers[0].closed()
@@ -264,7 +264,7 @@ async def test_a_client_that_reads_nothing() -> None:
     """Its answers fill a bounded buffer, then nothing is read from it; in the end it is closed."""
     bounds = {"output_bytes_high": 100_000, "unread_s": 1.0}
     async with gateway(**bounds) as (served, port), client(port) as peer:
-        connection = next(iter(served.connections))
+        (connection,) = connections_of(served)
         peer._writer.transport.pause_reading()  # type: ignore[attr-defined]
         peer.write(flow() * 1_000_000)
         await until(lambda: connection.is_choked)
@@ -280,15 +280,15 @@ async def test_a_client_that_reads_nothing() -> None:
         await until(watched)
         assert largest < 1_000_000
         peer._writer.transport.abort()
-        assert served.admission.ended[Ended.UNREAD] == 1
+        assert served.admission.ended[ConnectionEnd.UNREAD] == 1
 
 
 async def test_what_comes_after_a_fault() -> None:
-    """What a client sends after its connection has failed is passed over, not kept."""
+    """Bytes that a client sends after its connection has failed are skipped, not kept."""
     async with gateway() as (served, port), client(port) as peer:
-        connection = next(iter(served.connections))
+        (connection,) = connections_of(served)
         peer.write(b"\xff" * 8)
-        await until(lambda: connection._endpoint.state is State.FINISHED)
+        await until(lambda: connection._endpoint.state is ConnectionState.FINISHED)
         for _ in range(50):
             peer.write(bytes(100_000))
         await asyncio.sleep(0.1)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from pathlib import Path
 
 import pytest
 
-from bridge.gateway.admission import Ended, Refused, network_of
+from bridge.gateway.client.admission import ConnectionEnd, NotAdmitted, network_of
 from bridge.machine.amqp10.limits import Limits
 from bridge.wire.amqp10.frame import ProtocolHeader, encode_frame
 from bridge.wire.amqp10.performatives import Attach, Close, Detach, Open, SaslInit
 from tests.conformance.client import Client, sas
-from tests.conformance.served import client, gateway
+from tests.conformance.served import client, gateway, server_tls
 from tests.fixtures.waiting import until
 
 SASL = ProtocolHeader.SASL.value
@@ -42,22 +41,21 @@ async def stranger(port: int, said: bytes = b"") -> Client:
     ids=["nothing", "half a header", "a header", "half a login", "a login", "half an open"],
 )
 async def test_a_login_that_does_not_end(said: bytes) -> None:
-    """Whoever has shown no token in time is closed and counted, however far it came."""
+    """A client without a token in time is disconnected and counted, at each step of the login."""
     async with gateway(authorization_s=0.2) as (served, port):
         peer = await stranger(port, said)
         await peer.closed(within_s=120)
         await peer.close()
 
         await until(lambda: not served.connections)
-        assert served.admission.ended[Ended.UNAUTHENTICATED] == 1
+        assert served.admission.ended[ConnectionEnd.UNAUTHENTICATED] == 1
         assert (served.admission.connections, served.admission.unauthenticated) == (0, 0)
 
 
 async def test_a_handshake_that_does_not_end(certified: tuple[Path, Path]) -> None:
     """A TLS handshake has no longer than a login, and counts as a connection meanwhile."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(*certified)
-    async with gateway(tls=context, is_tls_only=True, authorization_s=0.5) as (served, port):
+    tls = server_tls(certified)
+    async with gateway(tls=tls, is_tls_only=True, authorization_s=0.5) as (served, port):
         peer = await stranger(port, b"\x16\x03\x01")
         await until(lambda: served.admission.unauthenticated == 1)
         await peer.closed(within_s=120)
@@ -67,7 +65,7 @@ async def test_a_handshake_that_does_not_end(certified: tuple[Path, Path]) -> No
         await nonsense.close()
 
         await until(lambda: not served.admission.connections)
-        assert served.admission.ended[Ended.TLS] == 2
+        assert served.admission.ended[ConnectionEnd.TLS] == 2
 
 
 @pytest.mark.parametrize(
@@ -92,7 +90,7 @@ async def test_another_protocol(said: bytes) -> None:
         writer.close()
 
         assert answer == SASL
-        assert served.admission.ended[Ended.LOGIN] == 1
+        assert served.admission.ended[ConnectionEnd.LOGIN] == 1
 
 
 async def test_frames_after_the_login_of_the_wrong_kind() -> None:
@@ -103,7 +101,7 @@ async def test_frames_after_the_login_of_the_wrong_kind() -> None:
             await peer.closed()
             await peer.close()
 
-        assert served.admission.ended[Ended.LOGIN] == 2
+        assert served.admission.ended[ConnectionEnd.LOGIN] == 2
 
 
 async def test_strangers_of_one_address() -> None:
@@ -120,7 +118,7 @@ async def test_strangers_of_one_address() -> None:
         for each in (*known, turned_away):
             await each.close()
 
-        assert served.admission.refused[Refused.ADDRESS] == 1
+        assert served.admission.refused[NotAdmitted.ADDRESS] == 1
         await until(lambda: not served.admission.connections)
 
 
@@ -132,7 +130,7 @@ async def test_connections_of_all_clients() -> None:
         third = await stranger(port)
         await third.closed()
         await third.close()
-        assert served.admission.refused[Refused.CONNECTIONS] == 1
+        assert served.admission.refused[NotAdmitted.CONNECTIONS] == 1
         await second.close()
         await until(lambda: served.admission.connections == 1)
         async with client(port) as fourth:
@@ -141,7 +139,7 @@ async def test_connections_of_all_clients() -> None:
 
 
 def test_what_one_address_is() -> None:
-    """A network of IPv6 is one address, as whoever has one of its addresses has them all."""
+    """All addresses of one IPv6 network count as one, as one owner has all of them."""
     assert network_of("10.0.0.1") == network_of("::ffff:10.0.0.1") == "10.0.0.1"
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db9::1")
     assert network_of("fe80::1%eth0") == network_of("fe80::2")
@@ -163,7 +161,7 @@ async def test_links_before_a_token() -> None:
         await peer.close()
 
         assert close.error.condition == "amqp:resource-limit-exceeded"
-        assert served.admission.ended[Ended.LOGIN] == 1
+        assert served.admission.ended[ConnectionEnd.LOGIN] == 1
 
 
 async def test_links_of_a_connection() -> None:
@@ -179,4 +177,4 @@ async def test_links_of_a_connection() -> None:
         close = await peer.next(Close)
 
         assert close.error.condition == "amqp:resource-limit-exceeded"
-        assert served.admission.ended[Ended.FAULT] == 1
+        assert served.admission.ended[ConnectionEnd.FAULT] == 1

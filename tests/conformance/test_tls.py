@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from bridge.gateway.admission import Ended
+from bridge.gateway.client.admission import ConnectionEnd
 from bridge.gateway.server import Gateway
 from bridge.wire.amqp10.performatives import Attach, Disposition
 from tests.conformance.client import Client, sas
 from tests.conformance.probe import check, undisturbed
-from tests.conformance.served import client, gateway, message
+from tests.conformance.served import client, client_tls, gateway, message, server_tls
 from tests.conformance.test_storms import TURN_S_MAX, flood_of, flow, probing
 from tests.conformance.web import masked, stream_of, web_client
 from tests.fixtures.waiting import until
@@ -31,11 +31,11 @@ async def secured(
     certified: tuple[Path, Path], **settings: object
 ) -> AsyncIterator[tuple[Gateway, int, ssl.SSLContext]]:
     """A gateway with TLS, its port, and what a client trusts it by."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(*certified)
-    trusting = ssl.create_default_context(cafile=str(certified[0]))
-    async with gateway(tls=context, unauthenticated_max=1_000, **settings) as (served, port):
-        yield served, port, trusting
+    async with gateway(tls=server_tls(certified), unauthenticated_max=1_000, **settings) as (
+        served,
+        port,
+    ):
+        yield served, port, client_tls(certified)
 
 
 async def sends(honest: Client, count: int) -> None:
@@ -138,7 +138,7 @@ async def test_much_before_and_after_a_token(certified: tuple[Path, Path]) -> No
 
 @pytest.mark.parametrize("is_websocket", [False, True], ids=["AMQP", "WebSocket"])
 async def test_answers_left_unread(certified: tuple[Path, Path], is_websocket: bool) -> None:
-    """Whoever does not read in TLS is not read from, and in the end closed, as over TCP."""
+    """A client that does not read in TLS is not read from, and in the end cut off, as over TCP."""
     bounds = {"output_bytes_high": 100_000, "unread_s": 1.0}
     async with secured(certified, **bounds) as (served, port, trusting):
         if is_websocket:
@@ -152,6 +152,6 @@ async def test_answers_left_unread(certified: tuple[Path, Path], is_websocket: b
         transport.pause_reading()  # type: ignore[attr-defined]
         flood = flow() * 400_000
         (stream_of(peer).send(masked(flood)) if is_websocket else transport.write(flood))
-        await until(lambda: served.admission.ended[Ended.UNREAD] == 1, within_s=120)
+        await until(lambda: served.admission.ended[ConnectionEnd.UNREAD] == 1, within_s=120)
         await until(lambda: not served.admission.connections)
         transport.abort()

@@ -21,9 +21,9 @@ from bridge.access.fetching import FetchFailed
 from bridge.access.issuer_keys import WAITING_MAX, IssuerKeys
 from bridge.background.supervisor import Supervisor
 from bridge.cli.main import main
-from bridge.gateway.grants import Grants
-from bridge.model.access_policy import Policy, read_policy
-from bridge.model.access_rules import RuleSet
+from bridge.gateway.client.grants import Grants
+from bridge.model.access_policy import AccessPolicy, read_policy
+from bridge.model.access_rules import AccessRuleSet
 from bridge.model.claims import Claims
 from bridge.model.entity import AuthorizationRule, Queue, Right
 from bridge.model.errors import ServerBusy, Unauthorized
@@ -31,7 +31,7 @@ from bridge.model.issuers.issuer import Issuer
 from bridge.model.issuers.renewal import KEPT_S
 from bridge.model.issuers.web_keys import KeySet, read_keys
 from bridge.model.issuers.web_token import LEEWAY_S, KeyAwaited, WebToken
-from bridge.wire.amqp10.message import Message, encode_message
+from bridge.wire.amqp10.message import AmqpMessage, encode_message
 from bridge.wire.amqp10.performatives import Attach, Detach
 from tests.bench.memory_namespace import MemoryNamespace
 from tests.conformance.client import Client, sas
@@ -48,11 +48,13 @@ SENDER = {**MINE, "role": "Azure Service Bus Data Sender", "scope": "q"}
 RECEIVER = {**MINE, "role": "Azure Service Bus Data Receiver", "scope": "q"}
 
 
-def policy(*grants: dict[str, Any], rules: RuleSet | None = None, **fields: Any) -> Policy:
+def policy(
+    *grants: dict[str, Any], rules: AccessRuleSet | None = None, **fields: Any
+) -> AccessPolicy:
     """Return a policy with one issuer."""
     document = {"issuers": [entry(*(grants or (ALL,)), **fields)]}
     found = read_policy(json.dumps(document))
-    return Policy(rules or RuleSet(), found.issuers)
+    return AccessPolicy(rules or AccessRuleSet(), found.issuers)
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ async def guarded(
     keys: Path, *grants: dict[str, Any], now_s: Any = time.time, **options: Any
 ) -> AsyncIterator[tuple[Access, int]]:
     """Run a gateway that takes tokens of the issuer; yields its access object and port."""
-    rules = RuleSet(namespace=(ROOT_RULE,))
+    rules = AccessRuleSet(namespace=(ROOT_RULE,))
     access = Access(policy(*grants, rules=rules, keys={"file": str(keys)}), now_s=now_s)
     space = MemoryNamespace(Queue(name="q"), Queue(name="other"), Queue(name="a.b"))
     async with gateway(namespace=space, access=access, **options) as (_, port):
@@ -120,7 +122,7 @@ async def test_a_token_gives_its_rights_where_it_is_put_and_below(keys: Path) ->
 
 
 async def test_each_link_needs_its_own_right(keys: Path) -> None:
-    """Who may send may not receive."""
+    """A client with the right Send may not receive."""
     async with guarded(keys, SENDER) as (_, port), stranger(port) as peer:
         assert await put(peer, ONE.token()) == 202
         assert await attached(peer, 10, "q", role=False) is None
@@ -229,7 +231,7 @@ async def test_links_end_when_their_right_is_taken_away(keys: Path) -> None:
         await by_key.next(Attach, handle=10)
 
         access.replace(
-            policy(RECEIVER, rules=RuleSet(namespace=(ROOT_RULE,)), keys={"file": str(keys)})
+            policy(RECEIVER, rules=AccessRuleSet(namespace=(ROOT_RULE,)), keys={"file": str(keys)})
         )
         detach = await peer.next(Detach)
         assert detach.handle == 10
@@ -281,7 +283,7 @@ async def test_tokens_above_the_limit_are_told_so_and_huge_ones_end_the_connecti
         peer = await (await Client.connect(port)).open()
         await peer._attach_node("$cbs", 0, 1)
         fields = {"operation": "put-token", "type": "jwt", "name": "sb://localhost/q"}
-        message = Message(application_properties=fields, value="x" * 70_000)
+        message = AmqpMessage(application_properties=fields, value="x" * 70_000)
         peer.transfer(0, encode_message(message))
         await peer.closed()
         await peer.close()
@@ -306,12 +308,12 @@ async def test_links_of_a_rule_in_a_definition_end_with_the_rule(keys: Path) -> 
     """A key that a definition has no more is worth nothing, on open links neither."""
     async with guarded(keys) as (access, port), stranger(port) as peer:
         rule = AuthorizationRule(name="of-q", primary_key="k", rights=frozenset({Right.SEND}))
-        access.take_definitions(RuleSet(entities={"q": (rule,)}))
+        access.take_definitions(AccessRuleSet(entities={"q": (rule,)}))
         assert await peer.put_token(sas("q", rule="of-q", key="k"), "sb://localhost/q") == 202
         peer.attach(10, "q", role=False)
         await peer.next(Attach, handle=10)
         other = AuthorizationRule(name="of-q", primary_key="new", rights=frozenset({Right.SEND}))
-        access.take_definitions(RuleSet(entities={"q": (other,)}))
+        access.take_definitions(AccessRuleSet(entities={"q": (other,)}))
         detach = await peer.next(Detach)
         assert detach.error.condition == "amqp:unauthorized-access"
 
@@ -459,7 +461,7 @@ async def test_an_issuer_without_keys_is_503(tmp_path: Path) -> None:
     async with provider(tmp_path, jwks(ONE.jwk())) as found:
         found.status = 500
         source = {"url": f"{found.address}/keys", "ca": str(found.ca)}
-        access = Access(policy(rules=RuleSet(namespace=(ROOT_RULE,)), keys=source))
+        access = Access(policy(rules=AccessRuleSet(namespace=(ROOT_RULE,)), keys=source))
         async with gateway(access=access) as (_, port), stranger(port) as peer:
             access.start(Supervisor())
             assert await put(peer, ONE.token()) == 503
@@ -587,8 +589,8 @@ def test_of_several_tokens_for_a_name_the_one_that_came_last_stays(
 
 
 async def test_without_issuers_a_token_is_told_so() -> None:
-    """Who forgot the rules file learns where to look."""
-    access = Access(RuleSet(namespace=(ROOT_RULE,)))
+    """The error tells an operator who has no rules file where to look."""
+    access = Access(AccessRuleSet(namespace=(ROOT_RULE,)))
     with pytest.raises(Unauthorized, match=r"the rules file \(--auth\) has no issuers"):
         await access.verified(ONE.token())
     assert access.verify(sas()).allows(Right.SEND, "q")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from bridge.gateway.admission import Ended
+from bridge.gateway.client.admission import ConnectionEnd
 from bridge.wire.amqp10.performatives import Accepted, Attach, Close, Disposition, Transfer
 from tests.conformance.client import Client, sas
 from tests.conformance.probe import check, undisturbed
-from tests.conformance.served import client, gateway, message, queue_of
+from tests.conformance.served import client, client_tls, gateway, message, queue_of, server_tls
 from tests.conformance.test_storms import TURN_S_MAX, flood_of, flow, probing
 from tests.conformance.web import (
     CLOSE,
@@ -61,11 +60,8 @@ async def test_frames_of_amqp_are_cut_anywhere(piece: int) -> None:
 
 async def test_in_tls(certified: tuple[Path, Path]) -> None:
     """On the port that takes both, and with a close that both ends say."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(*certified)
-    trusting = ssl.create_default_context(cafile=str(certified[0]))
-    async with gateway(tls=context) as (served, port):
-        for tls in (None, trusting):
+    async with gateway(tls=server_tls(certified)) as (served, port):
+        for tls in (None, client_tls(certified)):
             peer = await web_client(port, tls=tls)
             assert await peer.put_token(sas()) == 202
             peer.send(Close())
@@ -74,7 +70,7 @@ async def test_in_tls(certified: tuple[Path, Path]) -> None:
             assert stream_of(peer).frames == [(CLOSE, b"\x03\xe8")]
             await peer.close()
         await until(lambda: not served.admission.connections)
-        assert not served.others
+        assert not served.connections.others
         assert sum(served.admission.ended.values()) == 0
 
 
@@ -121,7 +117,7 @@ async def test_a_close_is_said(said: bytes, code: int) -> None:
         await peer.closed()
         assert stream_of(peer).frames == [(CLOSE, code.to_bytes(2, "big"))]
         await until(lambda: not served.admission.connections)
-        assert served.admission.ended[Ended.FAULT] == (code != 1000)
+        assert served.admission.ended[ConnectionEnd.FAULT] == (code != 1000)
 
 
 async def test_the_registered_subprotocol() -> None:
@@ -151,7 +147,7 @@ async def test_an_upgrade_that_is_none(said: bytes) -> None:
 
 @pytest.mark.parametrize("said", [b"", masked(b"AMQP"), b"\x82\xff"], ids=["", "4 bytes", "head"])
 async def test_an_upgrade_and_nothing_more(said: bytes) -> None:
-    """Whoever has shown no token in time is closed and counted, however it is spoken to."""
+    """A client without a token in time is disconnected and counted, after any request."""
     async with gateway(authorization_s=0.3) as (served, port):
         peer = await WebSocket.connect(port)
         peer.send(said)
@@ -160,8 +156,8 @@ async def test_an_upgrade_and_nothing_more(said: bytes) -> None:
                 pass
         peer.close()
         await until(lambda: not served.admission.connections)
-        assert served.admission.ended[Ended.UNAUTHENTICATED] == 1
-        assert not served.others
+        assert served.admission.ended[ConnectionEnd.UNAUTHENTICATED] == 1
+        assert not served.connections.others
 
 
 async def test_a_stranger_over_a_websocket_has_little() -> None:
@@ -174,7 +170,7 @@ async def test_a_stranger_over_a_websocket_has_little() -> None:
         await peer.closed()
         await peer.close()
         assert close.error is not None
-        assert served.admission.ended[Ended.LOGIN] == 1
+        assert served.admission.ended[ConnectionEnd.LOGIN] == 1
 
 
 async def test_a_client_over_a_websocket_that_reads_nothing() -> None:
@@ -190,11 +186,11 @@ async def test_a_client_over_a_websocket_that_reads_nothing() -> None:
         unit = masked(flow() * 1_000)
         stream_of(peer).send(unit * 400)
         await until(lambda: connection.is_choked)
-        held = next(iter(served.others)).get_protocol()
+        held = next(iter(served.connections.others)).get_protocol()
         assert len(held._input) < 1_000_000  # type: ignore[attr-defined, union-attr]
         await until(lambda: not served.connections)
         transport.abort()
-        assert served.admission.ended[Ended.UNREAD] == 1
+        assert served.admission.ended[ConnectionEnd.UNREAD] == 1
 
 
 FLOODS = {

@@ -21,6 +21,7 @@ only as far as the checks go. Pure: the events (`events.py`) are all there is.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,8 @@ may be undone. The bridge that answered it knows better, if it lives."""
 NUMBERED_AGAIN_MS = 1_000
 """What was numbered so short a time before a kill may be there a second time, under its number: who
 numbered it did not have RabbitMQ's confirm yet (on a loaded machine, after 0.7 s)."""
+
+# Where RabbitMQ took longer than that to confirm what was sent, both are as long as it took.
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,12 @@ def check(events: Iterable[Event], *, first_number: int = 1, bridges: int = 1) -
         first_number: the number that the queue's first message of this history must have.
         bridges: how many there were; each knows only what it has settled itself.
     """
+    events = list(events)
     stories, kills = _stories(events)
+    undone = _Undone(kills, _slowest_answer_ms(events, kills))
     faults: list[Fault] = []
     for identity, story in stories.items():
-        faults += _check_story(identity, story, kills, is_alone=bridges == 1)
+        faults += _check_story(identity, story, undone, is_alone=bridges == 1)
     faults += _check_batches(stories)
     faults += _check_numbers(stories, first_number)
     return faults
@@ -156,9 +161,77 @@ def _stories(events: Iterable[Event]) -> tuple[dict[str, _Story], Sequence[Kille
     return dict(stories), sorted(kills, key=lambda kill: kill.at_ms)
 
 
-def _check_story(
-    identity: str, story: _Story, kills: Sequence[Killed], *, is_alone: bool
-) -> list[Fault]:
+def _slowest_answer_ms(events: Iterable[Event], kills: Sequence[Killed]) -> int:
+    """Return how long the longest send took that was begun and answered without a kill.
+
+    What is begun after a kill and before anything was answered again waited for the bridge.
+    """
+    sends: dict[tuple[str, ...], int] = {}
+    answered: list[tuple[int, int]] = []
+    for event in events:
+        if isinstance(event, Sent):
+            sends.setdefault(event.ids, event.at_ms)
+        elif isinstance(event, Accepted) and event.ids in sends:
+            answered.append((sends[event.ids], event.at_ms))
+    slowest_ms = 0
+    begins_ms = [0, *(kill.at_ms for kill in kills)]
+    ends_ms = [*(kill.begun_ms or kill.at_ms for kill in kills), sys.maxsize]
+    for begin_ms, end_ms in zip(begins_ms, ends_ms, strict=True):
+        within = [each for each in answered if begin_ms <= each[0] and each[1] <= end_ms]
+        back_ms = min((at_ms for _, at_ms in within), default=0) if begin_ms else 0
+        took = [at_ms - begun_ms for begun_ms, at_ms in within if begun_ms >= back_ms]
+        slowest_ms = max([slowest_ms, *took])
+    return slowest_ms
+
+
+class _Undone:
+    """What the kills of a history may have undone.
+
+    Args:
+        kills: by time.
+        slowest_ms: how long RabbitMQ's confirm took at the longest.
+    """
+
+    def __init__(self, kills: Sequence[Killed], slowest_ms: int) -> None:
+        self.kills = kills
+        self._unsure_ms = max(UNSURE_MS, slowest_ms)
+        self._numbered_again_ms = max(NUMBERED_AGAIN_MS, slowest_ms)
+
+    def has_forgotten(self, settled: Settled, delivery: Delivered) -> bool:
+        """Whether a bridge ended between the two: it knew that the message was settled."""
+        times_ms = [kill.at_ms for kill in self.kills if not kill.is_broker]
+        return any(settled.at_ms <= at_ms <= delivery.locked_ms for at_ms in times_ms)
+
+    def has_undone(self, settled: Settled, delivery: Delivered) -> bool:
+        """Whether RabbitMQ or a bridge was killed right after the settlement."""
+        return any(
+            settled.at_ms <= kill.at_ms <= min(settled.at_ms + self._unsure_ms, delivery.locked_ms)
+            for kill in self.kills
+            if not kill.is_orderly
+        )
+
+    def has_copied(self, story: _Story, delivery: Delivered) -> bool:
+        """Whether what was delivered may be one of two copies that a kill left of a message.
+
+        One does when the message was numbered just before; one of a bridge also when it cuts an
+        abandon with changes (publish, confirm, ack). A bridge drops the second copy while it holds
+        the first, and when it knows that the first is completed; it must live that long. Each
+        counts its own deliveries.
+        """
+        earlier = [
+            kill for kill in self.kills if kill.at_ms <= delivery.locked_ms and not kill.is_orderly
+        ]
+        return any(
+            changed_ms <= kill.at_ms <= changed_ms + self._unsure_ms
+            for changed_ms in story.changed_ms
+            for kill in earlier
+        ) or any(
+            delivery.enqueued_ms <= kill.at_ms <= delivery.enqueued_ms + self._numbered_again_ms
+            for kill in earlier
+        )
+
+
+def _check_story(identity: str, story: _Story, undone: _Undone, *, is_alone: bool) -> list[Fault]:
     faults = []
     if not story.batch:
         faults.append(Fault("unasked", f"{identity} was delivered, but nobody sent it"))
@@ -175,13 +248,13 @@ def _check_story(
             if begun_ms < story.due_ms:
                 early_ms = story.due_ms - begun_ms
                 faults.append(Fault("early", f"{identity} came {early_ms} ms before its time"))
-    faults += _check_settlement(identity, story, kills, is_alone=is_alone)
-    faults += _check_locks(identity, story, kills, is_alone=is_alone)
+    faults += _check_settlement(identity, story, undone, is_alone=is_alone)
+    faults += _check_locks(identity, story, undone, is_alone=is_alone)
     return faults
 
 
 def _check_settlement(
-    identity: str, story: _Story, kills: Sequence[Killed], *, is_alone: bool
+    identity: str, story: _Story, undone: _Undone, *, is_alone: bool
 ) -> list[Fault]:
     faults = []
     for settled in story.settled:
@@ -191,9 +264,10 @@ def _check_settlement(
                 continue
             if delivery.number != settled.number:
                 continue
-            was_undone = _was_undone(settled, delivery, kills)
-            may_come_again = was_undone or _has_copy(story, delivery, kills)
-            if may_come_again and (not is_alone or _is_forgotten(settled, delivery, kills)):
+            may_come_again = undone.has_undone(settled, delivery) or undone.has_copied(
+                story, delivery
+            )
+            if may_come_again and (not is_alone or undone.has_forgotten(settled, delivery)):
                 continue
             if may_come_again and delivery.is_dead:
                 # RabbitMQ itself made a dead letter of it, when its time was over.
@@ -213,43 +287,7 @@ def _check_settlement(
     return faults
 
 
-def _is_forgotten(settled: Settled, delivery: Delivered, kills: Sequence[Killed]) -> bool:
-    """Whether a bridge ended between the two: it knew that the message was settled."""
-    times_ms = [kill.at_ms for kill in kills if not kill.is_broker]
-    return any(settled.at_ms <= at_ms <= delivery.locked_ms for at_ms in times_ms)
-
-
-def _was_undone(settled: Settled, delivery: Delivered, kills: Sequence[Killed]) -> bool:
-    """Whether RabbitMQ or a bridge was killed right after the settlement."""
-    return any(
-        settled.at_ms <= kill.at_ms <= min(settled.at_ms + UNSURE_MS, delivery.locked_ms)
-        for kill in kills
-        if not kill.is_orderly
-    )
-
-
-def _has_copy(story: _Story, delivery: Delivered, kills: Sequence[Killed]) -> bool:
-    """Whether what was delivered may be one of two copies that a kill left of a message.
-
-    One does when the message was numbered just before; one of a bridge also when it cuts an abandon
-    with changes (publish, confirm, ack). A bridge drops the second copy while it holds the first,
-    and when it knows that the first is completed; it must live that long. Each counts its own
-    deliveries.
-    """
-    earlier = [kill for kill in kills if kill.at_ms <= delivery.locked_ms and not kill.is_orderly]
-    return any(
-        changed_ms <= kill.at_ms <= changed_ms + UNSURE_MS
-        for changed_ms in story.changed_ms
-        for kill in earlier
-    ) or any(
-        delivery.enqueued_ms <= kill.at_ms <= delivery.enqueued_ms + NUMBERED_AGAIN_MS
-        for kill in earlier
-    )
-
-
-def _check_locks(
-    identity: str, story: _Story, kills: Sequence[Killed], *, is_alone: bool
-) -> list[Fault]:
+def _check_locks(identity: str, story: _Story, undone: _Undone, *, is_alone: bool) -> list[Fault]:
     faults = []
     alive = sorted(
         (delivery for delivery in story.deliveries if not delivery.is_dead),
@@ -258,14 +296,14 @@ def _check_locks(
     for earlier, later in pairwise(alive):
         if earlier.number != later.number:
             continue
-        has_copy = _has_copy(story, later, kills)
+        has_copy = undone.has_copied(story, later)
         if has_copy and not is_alone:
             continue  # each bridge may have one of them
         if later.count < earlier.count and not has_copy:
             text = f"{identity}: {earlier.count}, then {later.count}"
             faults.append(Fault("count falls", text))
         ends = [(at_ms, at_ms) for at_ms in story.returned_ms]
-        ends += [(kill.begun_ms or kill.at_ms, kill.at_ms) for kill in kills]
+        ends += [(kill.begun_ms or kill.at_ms, kill.at_ms) for kill in undone.kills]
         is_ended = any(
             begun_ms <= later.locked_ms and earlier.locked_ms <= at_ms for begun_ms, at_ms in ends
         )

@@ -129,7 +129,7 @@ class Siege:
             yield
             self.progress()
 
-    def progress(self, *, within_s: float = 60) -> None:
+    def progress(self, *, within_s: float = 120) -> None:
         """Wait until every bridge's clients have messages accepted and settled again."""
         for bridge, notes in self._own.items():
             await_more(notes, f"on port {bridge.port}", within_s=within_s)
@@ -257,7 +257,7 @@ class Siege:
         return "\n".join(summary)
 
 
-def await_more(notes: Notes, where: str = "", *, within_s: float = 90) -> None:
+def await_more(notes: Notes, where: str = "", *, within_s: float = 120) -> None:
     """Wait until another message is accepted, and another settled."""
     for kind in (Accepted, Settled):
         before = notes.count(kind)

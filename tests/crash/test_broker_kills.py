@@ -74,7 +74,7 @@ def test_what_is_confirmed_at_once_outlasts_a_kill(
     bridge.start()
     with (
         ServiceBusClient.from_connection_string(bridge.connection_string) as client,
-        client.get_queue_receiver("load", max_wait_time=60) as receiver,
+        client.get_queue_receiver("load", max_wait_time=120) as receiver,
     ):
         for expected in ("sent", "scheduled"):
             message = next(receiver)
@@ -99,10 +99,10 @@ def test_what_was_held_one_by_one_is_settled_for_good_when_rabbitmq_is_killed(
             sender.send_messages([ServiceBusMessage(body) for body in bodies])
         with client.get_queue_receiver("load") as receiver:
             for _ in bodies:
-                assert receiver.receive_messages(1, max_wait_time=20)
+                assert receiver.receive_messages(1, max_wait_time=120)
     bridge.restart()
     with ServiceBusClient.from_connection_string(bridge.connection_string) as client:
-        with client.get_queue_receiver("load", max_wait_time=20) as receiver:
+        with client.get_queue_receiver("load", max_wait_time=120) as receiver:
             completed = list(islice(completing(receiver), MANY // 2))
         expected = f"load\t{MANY - len(completed)}"
         counted = ("-q", "list_queues", "--no-table-headers", "name", "messages")
@@ -112,7 +112,7 @@ def test_what_was_held_one_by_one_is_settled_for_good_when_rabbitmq_is_killed(
         )
         node.kill()
         node.start()
-        with client.get_queue_receiver("load", max_wait_time=20) as receiver:
+        with client.get_queue_receiver("load", max_wait_time=120) as receiver:
             rest = list(islice(completing(receiver), MANY - len(completed)))
     assert sorted(completed + rest) == sorted(bodies)
 

@@ -87,7 +87,7 @@ def take_all(bridge: Bridge) -> dict[str, str | None]:
 def test_a_kill_while_messages_expire(
     start_broker: Callable[[], Broker], start_bridge: StartBridge
 ) -> None:
-    """None is lost, none is delivered, each is dead-lettered once with Azure's reason."""
+    """No message is lost or delivered; each is dead-lettered once with Azure's reason."""
     broker = start_broker()
     bridge = start_bridge(on=broker, vhost="/")
     assert broker.node is not None

@@ -104,7 +104,7 @@ def test_every_point(start_bridge: StartBridge, broker: Broker) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_point_in_another_order(start_bridge: StartBridge, broker: Broker, seed: int) -> None:
-    """What one kill leaves behind meets another one."""
+    """The state that one kill leaves behind meets another kill."""
     siege = Siege(start_bridge())
     chance = random.Random(seed)
     points = points_of(broker)

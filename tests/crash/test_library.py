@@ -230,7 +230,7 @@ def test_the_bridge_is_killed(start_bridge: StartBridge, kills: int) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kills", [KILLS, MANY])
 def test_a_client_is_killed(start_bridge: StartBridge, kills: int) -> None:
-    """What it held comes again, at once, to the others."""
+    """The messages that it held come again, at once, to the others."""
     siege = LibrarySiege(start_bridge())
     chance = random.Random(kills)
     with siege.under_load():

@@ -24,7 +24,7 @@ SENT = 8
 POINT = "engine.move.refused"
 DIES_S = 120.0
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 @contextlib.contextmanager
@@ -84,7 +84,7 @@ def test_a_bridge_that_dies_when_a_full_queue_has_refused_a_deferral(
     send_and_peek(bridge)
     deferred: set[int] = set()
     with contextlib.suppress(ServiceBusError), receiving(bridge) as receiver:
-        for each in receiver.receive_messages(SENT, max_wait_time=60):
+        for each in receiver.receive_messages(SENT, max_wait_time=120):
             receiver.defer_message(each)
             deferred.add(each.sequence_number or 0)
     bridge.wait(within_s=DIES_S)
@@ -105,7 +105,7 @@ def test_a_bridge_that_dies_when_a_deleted_queue_has_refused_a_dead_letter(
     bridge.start(BUSBRIDGE_FAILPOINT=POINT)
     send_and_peek(bridge)
     with contextlib.suppress(ServiceBusError), receiving(bridge) as receiver:
-        (message,) = receiver.receive_messages(1, max_wait_time=60)
+        (message,) = receiver.receive_messages(1, max_wait_time=120)
         broker.management("DELETE", f"/api/queues/{vhost}/{QUEUE}%2F%24deadletterqueue")
         receiver.dead_letter_message(message, reason="mine")
     bridge.wait(within_s=DIES_S)
@@ -113,7 +113,7 @@ def test_a_bridge_that_dies_when_a_deleted_queue_has_refused_a_dead_letter(
     assert shown(bridge) == dict.fromkeys(range(1, SENT + 1), False)
     assert shown(bridge, SubQueue.DEAD_LETTER) == {}
     with receiving(bridge) as receiver:
-        (again,) = receiver.receive_messages(1, max_wait_time=60)
+        (again,) = receiver.receive_messages(1, max_wait_time=120)
         assert again.sequence_number == 1
         receiver.dead_letter_message(again, reason="mine")
     assert shown(bridge, SubQueue.DEAD_LETTER) == {1: False}

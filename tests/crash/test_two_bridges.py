@@ -12,7 +12,7 @@ pytestmark = pytest.mark.kills
 
 
 def test_one_of_two_bridges_is_killed(start_bridge: StartBridge) -> None:
-    """The other one goes on; what the dead one did is judged with it."""
+    """The other bridge goes on; the events of both are checked as one history."""
     siege = Siege(start_bridge(), start_bridge())
     random_kills(siege, 3)
     siege.judge()

@@ -1,9 +1,10 @@
-"""What the documentation shows of the code: the mapping table, and the worked migration.
+"""What the documentation shows of the code.
 
     python -m tests.documentation docs [--check]
 
-writes both between their marks in `docs/policies.md`, and the files of the migration; or says which
-of them are not as they would be written.
+writes the mapping table and the worked migration between their marks in `docs/policies.md`, the
+files of the migration, the reference of the commands in `docs/commands.md`, and the keys of a
+relay's file in `docs/hybrid.md`; or says which of them are not as they would be written.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.documentation import mapping_table, worked_migration
+from tests.documentation import command_reference, mapping_table, relay_keys, worked_migration
 
 PAGE = Path("policies.md")
+COMMANDS = Path("commands.md")
+HYBRID = Path("hybrid.md")
 
 
 class NoMarks(ValueError):
@@ -32,7 +35,15 @@ def files(docs: Path) -> dict[Path, str]:
     page = (docs / PAGE).read_text(encoding="utf-8")
     page = inserted(page, "mapping table", mapping_table.markdown())
     page = inserted(page, "worked migration", section)
-    return {**{folder / name: text for name, text in written.items()}, docs / PAGE: page}
+    commands = (docs / COMMANDS).read_text(encoding="utf-8")
+    commands = inserted(commands, "command reference", command_reference.markdown())
+    hybrid = (docs / HYBRID).read_text(encoding="utf-8")
+    return {
+        **{folder / name: text for name, text in written.items()},
+        docs / PAGE: page,
+        docs / COMMANDS: commands,
+        docs / HYBRID: inserted(hybrid, "keys of a relay's file", relay_keys.markdown()),
+    }
 
 
 def inserted(page: str, what: str, text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.model.properties import Kind
+from bridge.model.properties import EntityKind
 from bridge.topology.capabilities import Capabilities
 from policies import mapping, versions
 from policies.grade import Case, Flavour
@@ -29,7 +29,9 @@ def _versions() -> str:
 
 
 def _line(row: Row) -> str:
-    kinds = ", ".join(kind.value.lower() for kind in Kind if kind in row.kinds()) or "namespace"
+    kinds = (
+        ", ".join(kind.value.lower() for kind in EntityKind if kind in row.kinds()) or "namespace"
+    )
     cells = [_cases(row, flavour) for flavour in (Flavour.BRIDGE, Flavour.PLAIN)]
     return f"| {row.property} | {kinds} | {row.rabbitmq} | {' | '.join(cells)} |\n"
 

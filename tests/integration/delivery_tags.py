@@ -23,6 +23,8 @@ Settled = tuple[str, int]
 
 QUEUE = "q"
 
+ENDED = 320, "an operator has ended the channel"
+
 
 class UnknownTag(Exception):
     """A settlement names a tag that is not unacked; RabbitMQ closes the channel."""
@@ -63,14 +65,22 @@ class Unacked:
 class Queue:
     """A queue with one client, whose channel 1 consumes and gets messages.
 
+    Args:
+        ends_after: how many frames are carried out from the first delivery on; at the next one
+            RabbitMQ ends the channel.
+
     Attributes:
         unacked: the deliveries of the channel.
         refusal: why RabbitMQ has closed the channel.
         got: the tags that answered gets.
+        is_ended: whether RabbitMQ has ended the channel, other than for a wrong frame.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ends_after: int | None = None) -> None:
         self.unacked = Unacked()
+        self.is_ended = False
+        self._left = ends_after
+        self._has_delivered = False
         self.refusal: str | None = None
         self.got: list[int] = []
         self._consumer = ""
@@ -85,6 +95,13 @@ class Queue:
         while not self._is_closed.is_set():
             self._answer(peer, await peer.read())
 
+    def end(self) -> None:
+        """End the channel, unless it has ended."""
+        if not self.is_ended:
+            assert self._peer is not None
+            self.is_ended = True
+            self._peer.send(spec.Channel.Close(*ENDED, 0, 0))
+
     async def closed(self) -> None:
         """Wait for the end of the channel."""
         await self._is_closed.wait()
@@ -92,6 +109,7 @@ class Queue:
     def deliver(self, count: int) -> None:
         """Deliver messages to the consumer."""
         assert self._peer is not None
+        self._has_delivered = True
         for _ in range(count):
             deliver = spec.Basic.Deliver(self._consumer, self.unacked.deliver(), False, "", QUEUE)
             self._peer.send_message(deliver, b"m", spec.Basic.Properties())
@@ -102,7 +120,12 @@ class Queue:
             self._is_closed.set()
         elif isinstance(frame, spec.Channel.CloseOk):
             self._is_closed.set()
-        elif self.refusal is None:
+        elif self.refusal is None and not self.is_ended:
+            if self._left is not None and self._has_delivered:
+                if not self._left:
+                    self.end()
+                    return
+                self._left -= 1
             try:
                 self._carry_out(peer, frame)
             except UnknownTag as refusal:
@@ -133,6 +156,22 @@ class Queue:
                 peer.send_message(found, b"m", spec.Basic.Properties())
             case _:
                 raise AssertionError(f"{frame!r} is no part of this script")
+
+
+def is_beginning(settled: Sequence[Settled], asked: Sequence[Settled]) -> bool:
+    """Return whether all of `asked` was settled up to a frame, but for some acks side by side."""
+    ordered = in_order(asked)
+    for how, tag in in_order(settled):
+        if how == ACKED:
+            upto = next((at for at, each in enumerate(ordered) if each[0] != ACKED), len(ordered))
+            if (how, tag) not in ordered[:upto]:
+                return False
+            ordered.remove((how, tag))
+        elif ordered and ordered[0] == (how, tag):
+            ordered.pop(0)
+        else:
+            return False
+    return True
 
 
 def in_order(settled: Sequence[Settled]) -> list[Settled]:

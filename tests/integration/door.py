@@ -15,7 +15,7 @@ from bridge.engine.namespace import RabbitNamespace
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
-from bridge.sidecar.leader_state import Companion
+from bridge.sidecar.leader.leader_state import Companion
 from bridge.sidecar.sidecar import Sidecar
 from bridge.wire import headers
 from bridge.wire.basic import Properties, text
@@ -132,9 +132,9 @@ async def open_door(
         sidecar = Sidecar(
             endpoint,
             on_full=namespace.note_full,
-            on_missing=namespace.reconciler.complete,
+            on_missing=namespace.reconciler.due.complete,
             companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
-            whole=namespace.reconciler.whole,
+            whole=namespace.reconciler.due.whole,
             supervisor=supervisor,
         )
         namespace.reconciler.upkeep.leading = sidecar.routes

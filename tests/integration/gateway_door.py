@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from bridge.access.access import Access
+from bridge.gateway.client.settings import GatewaySettings
 from bridge.gateway.server import Gateway
-from bridge.gateway.settings import Settings
-from bridge.model.access_rules import RuleSet
-from bridge.wire.amqp10.message import Message, decode_message, encode_message
+from bridge.model.access_rules import AccessRuleSet
+from bridge.wire.amqp10.message import AmqpMessage, decode_message, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
     Accepted,
@@ -26,6 +25,7 @@ from bridge.wire.amqp10.performatives import (
 from bridge.wire.amqp10.types import Described, Symbol, read_value
 from tests.conformance.client import Client, sas
 from tests.conformance.door import ROOT_RULE
+from tests.fixtures.listening import free_listener
 from tests.integration.door import Door
 
 PATIENCE_S = 120.0
@@ -48,9 +48,9 @@ class Served:
 @asynccontextmanager
 async def serve(door: Door, access: Access | None = None, **settings: Any) -> AsyncIterator[Served]:
     """Serve a bridge's entities over AMQP 1.0, by default to whoever has the well-known key."""
-    access = access or Access(RuleSet(namespace=(ROOT_RULE,)))
-    gateway = Gateway(door.namespace, access, Settings(**settings))
-    port = await gateway.listen(socket.create_server(("127.0.0.1", 0)))
+    access = access or Access(AccessRuleSet(namespace=(ROOT_RULE,)))
+    gateway = Gateway(door.namespace, access, GatewaySettings(**settings))
+    port = await gateway.listen(free_listener())
     try:
         yield Served(door, gateway, port)
     finally:
@@ -112,7 +112,9 @@ class Peer(Client):
         numbers = []
         for text in texts:
             properties = MessageProperties(message_id=text, group_id=session_id)
-            numbers.append(self.transfer(handle, encode_message(Message(properties, value=text))))
+            numbers.append(
+                self.transfer(handle, encode_message(AmqpMessage(properties, value=text)))
+            )
         for number in numbers:
             await self.outcome(number)
         await self.detach(handle)

@@ -13,8 +13,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 from bridge.broker.connection.address import await_end, is_there
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import parse_url
-from bridge.machine.arrival import ReplyTo
-from bridge.machine.sequencer import Answer
+from bridge.machine.inbox.arrival import ReplyTo
+from bridge.machine.inbox.sequencer import SenderAnswer
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.wire.headers import DIRECT_REPLY_TO
 from tests.brokers.node import CREDENTIALS, Node
@@ -59,7 +59,7 @@ def url_of(node: Node) -> str:
 
 @pytest.mark.long
 async def test_who_was_on_a_dead_node_is_gone_and_ends_no_connection(cluster: Broker) -> None:
-    """Who asks about him, or answers him, keeps the connection."""
+    """A question about such a client, or an answer to it, does not end the connection."""
     assert cluster.cluster is not None
     dying, ours, other = cluster.cluster.nodes
     connection = await Connection.open(parse_url(url_of(ours)), name="test")
@@ -77,11 +77,11 @@ async def test_who_was_on_a_dead_node_is_gone_and_ends_no_connection(cluster: Br
         await waiting
 
     assert not await is_there(connection, gone.address)
-    shared.answer(Answer(ReplyTo(gone.address, "1"), b"lost"))
+    shared.answer(SenderAnswer(ReplyTo(gone.address, "1"), b"lost"))
     for listener in (near, far):
 
         def is_heard(listener: Listener = listener) -> bool:
-            shared.answer(Answer(ReplyTo(listener.address, "1"), b"yes"))
+            shared.answer(SenderAnswer(ReplyTo(listener.address, "1"), b"yes"))
             return b"yes" in listener.heard()
 
         await until(is_heard)  # an answer that is lost is asked for again

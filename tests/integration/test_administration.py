@@ -25,7 +25,7 @@ from bridge.model.errors import (
 from bridge.model.name import EntityPath
 from bridge.topology import definitions, names
 from bridge.topology.compiler import compile_part
-from bridge.topology.fate import key_of
+from bridge.topology.perils import key_of
 from tests.fixtures.broker import Broker
 from tests.fixtures.relay import Relay
 from tests.fixtures.waiting import until
@@ -161,7 +161,7 @@ async def test_a_topic_is_deleted_with_subscriptions_that_this_bridge_has_not_he
         open_door(endpoint, broker.management_url, model.Topic(name="events")) as one,
         open_door(endpoint, broker.management_url) as other,
     ):
-        monkeypatch.setattr(other.namespace.reconciler, "wake_for", lambda path: None)
+        monkeypatch.setattr(other.namespace.reconciler.due, "wake_for", lambda path: None)
         there, elsewhere = one.namespace.administration, other.namespace.administration
         made = await there.create(model.Subscription(topic="events", name="audit"))
 
@@ -247,7 +247,7 @@ async def test_a_bridge_that_starts_declares_nothing_that_is_there(
 async def test_a_bridge_that_starts_undoes_no_change_of_another(
     endpoint: Endpoint, broker: Broker, before: str
 ) -> None:
-    """What is deleted meanwhile stays deleted, what is changed stays as it is."""
+    """Entities that are deleted meanwhile stay deleted, and changed ones stay as they are."""
     there = model.Queue(name="gone"), model.Queue(name="changed", max_delivery_count=9)
     async with (
         Interrupted(endpoint, broker.management_url) as management,

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.sending.requests import new_identity
-from bridge.machine import arrival
-from bridge.machine.arrival import Command
-from bridge.machine.publication import Publication
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import blank
+from bridge.machine.inbox import arrival
+from bridge.machine.inbox.arrival import Command
+from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import blank
 from bridge.message.envelopes import Outgoing, encode
 from bridge.model.entity import Queue, Tier
 from bridge.topology import names

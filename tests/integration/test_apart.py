@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from bridge.broker.connection.endpoint import Endpoint
@@ -24,6 +25,7 @@ async def door(endpoint: Endpoint, broker: Broker, vhost: str) -> AsyncIterator[
         yield opened
 
 
+@pytest.mark.long
 async def test_no_channel_consumes_twice_and_each_ends_with_its_last_message(
     door: Door, broker: Broker, vhost: str
 ) -> None:

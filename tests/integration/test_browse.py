@@ -11,7 +11,7 @@ import pytest_asyncio
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.streams.stream_reader import FIRST, Entry, read_stream
+from bridge.broker.streams.stream_reader import FIRST, StreamEntry, read_stream
 from bridge.engine.api import Abandon, Complete, DeadLetter
 from bridge.engine.browse import view
 from bridge.model import entity as model
@@ -47,7 +47,7 @@ async def first_offset(connection: Connection, stream: str) -> int:
     """Where the oldest entry of a stream stands that RabbitMQ still has."""
     found: list[int] = []
 
-    def take(entry: Entry) -> bool:
+    def take(entry: StreamEntry) -> bool:
         found.append(entry.offset)
         return True
 
@@ -86,7 +86,7 @@ async def test_dead_letters_behind_those_that_have_left_their_stream_are_shown(
 async def test_the_first_peek_of_an_entity_holds_up_none_of_another(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long what it needs takes."""
+    """This holds however long RabbitMQ takes to make the first one's streams."""
     other = EntityPath("other")
     await door.send("x")
     await door.namespace.send(other, [outgoing("y")])

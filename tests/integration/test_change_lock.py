@@ -16,7 +16,7 @@ CHANGES = 4
 async def test_changes_of_one_entity_through_one_bridge_take_turns(
     endpoint: Endpoint, broker: Broker
 ) -> None:
-    """Also those that come while another one waits, or has just begun."""
+    """Changes that come while another one waits, or has just begun, wait too."""
     async with open_door(endpoint, broker.management_url, model.Queue(name="orders")) as door:
         administration = door.namespace.administration
         inside: set[int] = set()

@@ -252,7 +252,7 @@ async def _give_up_a_consume(channel: Channel) -> None:
 
 
 async def test_a_message_for_a_cancelled_get_goes_back(confirming: Channel) -> None:
-    """Nobody waits for the message any more: it is in the queue again."""
+    """The message of a get whose future was cancelled returns to its queue."""
     await confirming.declarations.declare_queue("q", arguments=QUORUM)
     await send(confirming, "q", b"1")
     confirming.consumers.get("q").cancel()
@@ -434,7 +434,7 @@ async def test_errors_carry_rabbitmqs_code(connection: Connection) -> None:
 
 
 async def test_channel_numbers_are_used_again(connection: Connection) -> None:
-    """However channels end, a connection does not run out of them."""
+    """A connection never runs out of them, in whichever way channels end."""
     numbers = set()
     for turn in range(60):
         channel = await connection.channel()
@@ -501,7 +501,7 @@ async def test_rabbitmq_cancels_the_consumer_of_a_deleted_queue(confirming: Chan
 async def test_a_callback_that_fails_costs_the_channel(
     connection: Connection,
 ) -> None:
-    """What it did not settle comes back; connection and other channels go on; it is reported."""
+    """Its unsettled messages come back; other channels go on; the fault is reported."""
     loop = asyncio.get_running_loop()
     reports: list[dict[str, object]] = []
     loop.set_exception_handler(lambda _, context: reports.append(context))
@@ -561,7 +561,7 @@ async def test_a_stream_is_read_from_an_offset(confirming: Channel) -> None:
 async def test_a_channel_that_does_not_answer_its_close_ends_the_connection(
     broker: Broker, vhost: str, confirming: Channel
 ) -> None:
-    """Else it would keep what it holds for as long as it stands still."""
+    """Otherwise RabbitMQ would keep the channel's unacked messages."""
 
     async def is_back() -> bool:
         return await confirming.consumers.get("q") is not None

@@ -118,6 +118,7 @@ async def test_an_alarm_blocks_and_unblocks(start_broker: Callable[[], Broker]) 
     await consuming.close()
 
 
+@pytest.mark.long
 async def test_a_rabbitmq_that_stands_still_is_noticed(
     start_broker: Callable[[], Broker],
 ) -> None:
@@ -135,6 +136,7 @@ async def test_a_rabbitmq_that_stands_still_is_noticed(
         node.signal(signal.SIGCONT)
 
 
+@pytest.mark.long
 async def test_a_boot_has_a_name_of_its_own(start_broker: Callable[[], Broker]) -> None:
     """Every connection to one boot of a node sees the same name, and another one after a kill."""
     broker = await asyncio.to_thread(start_broker)
@@ -157,7 +159,7 @@ async def test_a_boot_has_a_name_of_its_own(start_broker: Callable[[], Broker]) 
 async def test_a_close_that_is_cancelled_ends_the_connection(
     endpoint: Endpoint, turns: int
 ) -> None:
-    """Whoever is cancelled while it closes a connection leaves no socket open."""
+    """A caller that is cancelled while it closes a connection leaves no socket open."""
     connection = await Connection.open(endpoint, name="cancelled")
     await connection.channel()
     closing = asyncio.create_task(connection.close())

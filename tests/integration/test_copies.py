@@ -16,7 +16,7 @@ from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Client, Door, open_door_unseeing
 
-ORDERS = model.Queue(name="orders", lock_duration_ms=60_000, max_delivery_count=10)
+ORDERS = model.Queue(name="orders", lock_duration_ms=300_000, max_delivery_count=10)
 
 CHANNELS = """
 [Pid || Pid <- rabbit_channel:list(),
@@ -65,11 +65,17 @@ async def held_twice(
     return held, behind
 
 
-@pytest.mark.parametrize("disposition", [Abandon(), Release()], ids=["abandoned", "released"])
+@pytest.mark.parametrize(
+    "disposition",
+    [
+        pytest.param(Abandon(), id="abandoned"),
+        pytest.param(Release(), id="released", marks=pytest.mark.long),
+    ],
+)
 async def test_a_message_that_came_twice_and_is_given_back_comes_again(
     door: Door, broker: Broker, vhost: str, confirming: Channel, disposition: Disposition
 ) -> None:
-    """What came the second time was all that RabbitMQ had of it."""
+    """RabbitMQ had only the second delivery of it."""
     client = door.client()
     held, _ = await held_twice(door, client, broker, vhost, confirming)
     assert held.lock_token is not None
@@ -79,6 +85,7 @@ async def test_a_message_that_came_twice_and_is_given_back_comes_again(
     await door.complete(again)
 
 
+@pytest.mark.long
 async def test_a_message_that_came_twice_comes_again_when_its_lock_is_lost(
     door: Door, broker: Broker, vhost: str, confirming: Channel
 ) -> None:
@@ -95,7 +102,7 @@ async def test_a_message_that_came_twice_comes_again_when_its_lock_is_lost(
 async def test_a_message_that_came_twice_is_completed_once(
     door: Door, broker: Broker, vhost: str, confirming: Channel
 ) -> None:
-    """What waited for it is gone as well."""
+    """The copy that waited for it is gone as well."""
     assert broker.node is not None
     client = door.client()
     both = await held_twice(door, client, broker, vhost, confirming)

@@ -18,6 +18,8 @@ from tests.fixtures.counting_calls import TURN_MS, UNIT_MS, Calls, Turns, unit_m
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door
 
+pytestmark = pytest.mark.long
+
 SIZES = (10, 100, 300)
 IDLE_S = 1.5
 

@@ -176,7 +176,7 @@ async def _cost(
 async def test_twenty_who_count_a_page_at_once_cost_as_much_as_two(
     broker: Broker, vhost: str
 ) -> None:
-    """Those who ask while it is counted share what is counted next."""
+    """Callers that ask while one count is under way share the next one."""
     async with listened_to(broker, vhost, *queues_of(range(20))) as (door, asked, _):
         page = door.namespace.directory.namespace.queues
         await door.namespace.counting.counts(page)
@@ -233,10 +233,11 @@ def _without_size(counts: Counts) -> Counts:
     )
 
 
+@pytest.mark.long
 async def test_the_first_counts_of_a_silent_queue_are_rabbitmqs_own_and_said_to_be_old(
     endpoint: Endpoint, broker: Broker, vhost: str
 ) -> None:
-    """Zero is what it is not; a queue without even figures is refused, and no other one."""
+    """Zero is never said for it; a queue without any figures is refused, and it alone."""
     orders, other = model.Queue(name="orders"), model.Queue(name="other")
     async with open_door(endpoint, broker.management_url, orders, other) as door:
         await door.send("a", "b", "c")

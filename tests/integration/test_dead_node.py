@@ -39,7 +39,7 @@ async def works(door: Door) -> bool:
 
 
 async def test_schedules_go_on_while_deletions_take_5_s(cluster: Broker) -> None:
-    """Those of buckets that are over, and of what makes new ones outlast a kill."""
+    """The deletions are of buckets that are over, and of the files that outlast a kill."""
     assert cluster.cluster is not None
     ours, dying, _ = cluster.cluster.nodes
     endpoint = parse_url(f"amqp://{CREDENTIALS}@127.0.0.1:{ours.port}")

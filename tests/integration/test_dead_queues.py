@@ -205,7 +205,7 @@ async def test_a_dead_dead_letter_queue_stops_nobody_else(
 async def test_a_dead_queue_of_deferred_messages_stops_nobody_else(
     door: Door, broker: Broker, vhost: str
 ) -> None:
-    """Who asks for what is deferred there is told to come again; then it is there."""
+    """A receiver that asks for deferred messages is told to try again; then they are there."""
     others = Others(door)
     await door.send("a")
     client = door.client()
@@ -232,7 +232,7 @@ async def test_a_dead_queue_of_deferred_messages_stops_nobody_else(
 async def test_publishing_to_a_dead_inbox_holds_up_nobody_else(
     door: Door, broker: Broker, vhost: str
 ) -> None:
-    """What was not confirmed is not answered; the others' sends take as long as ever."""
+    """Unconfirmed messages are not answered; sends to other entities take as long as before."""
     others = Others(door)
     await others.lock()
     await door.send("first")
@@ -281,7 +281,7 @@ async def test_a_sequencer_that_finds_a_dead_queue_stops_no_other(
 async def test_a_dead_bucket_stops_no_other_sequencer(
     door: Door, broker: Broker, vhost: str
 ) -> None:
-    """What waits in it comes when it answers again."""
+    """The messages that wait in it come when it answers again."""
     others = Others(door)
     due_ms = int(time.time() * 1000) + 40_000
     await door.namespace.schedule(door.path, [outgoing("later", scheduled_ms=due_ms)])

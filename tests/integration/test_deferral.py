@@ -333,7 +333,7 @@ async def test_a_deferred_message_does_not_expire(door: Door) -> None:
 
 
 async def test_what_is_deferred_outlives_the_bridge(endpoint: Endpoint, broker: Broker) -> None:
-    """Another bridge finds it, also what was locked when the first one ended."""
+    """Another bridge has the deferred messages, also those that were locked."""
     async with open_door(endpoint, broker.management_url, QUEUE) as first:
         numbers = await deferred(first, "a", "b")
         await by_number(first, numbers[0])
@@ -344,7 +344,7 @@ async def test_what_is_deferred_outlives_the_bridge(endpoint: Endpoint, broker: 
 
 
 async def test_two_bridges_share_what_is_deferred(endpoint: Endpoint, broker: Broker) -> None:
-    """Whichever holds it, both find it, settle it, renew it; when one ends the other has it all."""
+    """Each can receive, settle and renew them; after the end of one the other has all."""
     async with open_door(endpoint, broker.management_url, QUEUE) as first:
         numbers = await deferred(first, "a", "b", "c", "d")
         (held,) = await by_number(first, numbers[0])
@@ -452,7 +452,7 @@ async def test_two_messages_with_one_number_are_had_one_after_the_other(
 
 
 async def test_a_queue_that_was_deleted_is_made_again(door: Door, confirming: Channel) -> None:
-    """What was deferred is gone with it, what is deferred later is found."""
+    """Its deferred messages are gone with it; those deferred later are found."""
     first, second = await deferred(door, "a", "b")
     await by_number(door, first)
     await confirming.declarations.delete_queue("orders/$deferred")

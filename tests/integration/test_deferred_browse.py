@@ -175,7 +175,7 @@ async def test_a_first_peek_beside_the_owner_of_another_bridge_sees_its_locked_o
 async def test_a_queue_of_deferred_messages_that_somebody_purged_shows_none(
     endpoint: Endpoint, broker: Broker, vhost: str
 ) -> None:
-    """Those that are deferred later are shown."""
+    """Messages that are deferred later are shown."""
     case = _queue()
     async with open_door(endpoint, broker.management_url) as door:
         await door.namespace.apply(case.namespace)
@@ -189,7 +189,9 @@ async def test_a_queue_of_deferred_messages_that_somebody_purged_shows_none(
         assert await shown(door, case) == later
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(each, marks=pytest.mark.long) for each in (1, 2))]
+)
 @pytest.mark.parametrize("kind", ["queue", "dead letters"])
 async def test_whatever_bridges_did_that_have_ended_a_peek_shows_what_a_receive_finds(
     endpoint: Endpoint, broker: Broker, kind: str, seed: int

@@ -156,7 +156,7 @@ async def test_the_stream_of_what_was_moved_is_made_again(
 async def test_a_stream_of_what_was_moved_that_is_made_again_shows_what_is_in_it_alone(
     endpoint: Endpoint, broker: Broker, confirming: Channel
 ) -> None:
-    """What stood in the earlier one was at other places: nothing is shown for it."""
+    """Entries of the earlier stream were at other places: nothing is shown for them."""
     async with open_door(endpoint, broker.management_url, QUEUE) as door:
 
         async def shown() -> list[tuple[int, bytes]]:
@@ -181,7 +181,7 @@ async def test_a_stream_of_what_was_moved_that_is_made_again_shows_what_is_in_it
 async def test_the_queues_of_a_shard_of_sessions_are_made_again(
     name_of: Callable[[str, int], str], endpoint: Endpoint, broker: Broker, confirming: Channel
 ) -> None:
-    """Whoever holds a session of it has lost it; then its sessions are accepted as before."""
+    """Receivers of its sessions have lost them; then its sessions are accepted as before."""
     queue = model.Queue(
         name="orders", requires_session=True, session_shards=SHARDS, folds_session_ids=True
     )
@@ -263,6 +263,7 @@ def _reason(letter: Received) -> tuple[str, str] | None:
     return reason, description
 
 
+@pytest.mark.long
 async def test_dead_letters_of_rabbitmq_while_their_queue_is_not_bound(
     endpoint: Endpoint, broker: Broker, confirming: Channel
 ) -> None:

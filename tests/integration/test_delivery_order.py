@@ -14,7 +14,10 @@ ORDERS = model.Queue(name="orders", lock_duration_ms=300_000)
 COUNT = 1_000
 
 
-@pytest.mark.parametrize("mode", list(ReceiveMode))
+@pytest.mark.parametrize(
+    "mode",
+    [ReceiveMode.PEEK_LOCK, pytest.param(ReceiveMode.RECEIVE_AND_DELETE, marks=pytest.mark.long)],
+)
 async def test_a_burst_comes_in_order_to_a_receiver_whose_credit_came_in_portions(
     endpoint: Endpoint, broker: Broker, mode: ReceiveMode
 ) -> None:

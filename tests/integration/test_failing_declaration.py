@@ -52,6 +52,7 @@ def crashing(broker: Broker) -> Iterator[None]:
         broker.node.rabbitmqctl("eval", HEAL)
 
 
+@pytest.mark.long
 async def test_others_keep_their_locks_and_the_bridge_its_name(
     own_broker: Broker, door: Door, caplog: pytest.LogCaptureFixture
 ) -> None:

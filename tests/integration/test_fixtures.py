@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pika
+import pytest
 
 from tests.fixtures.broker import Broker
 
@@ -16,6 +17,7 @@ def test_a_virtual_host_is_fresh(pika_connection: pika.BlockingConnection) -> No
     assert declared.method.message_count == 0
 
 
+@pytest.mark.long
 def test_a_killed_node_keeps_what_it_confirmed(start_broker: Callable[[], Broker]) -> None:
     """A confirmed message is there again after a kill and a start of the same node.
 

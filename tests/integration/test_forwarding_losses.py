@@ -7,6 +7,7 @@ import contextlib
 import itertools
 from contextlib import AsyncExitStack
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -104,7 +105,10 @@ def bodies(client: Client) -> list[str]:
     return [each.record.body.decode() for each in client.received]
 
 
-def test_each_message_is_at_the_target_once_and_in_order(broker: Broker, vhost: str) -> None:
+@pytest.mark.parametrize("examples", [2, pytest.param(10, marks=pytest.mark.long)])
+def test_each_message_is_at_the_target_once_and_in_order(
+    broker: Broker, vhost: str, examples: int
+) -> None:
     """Connections end or are slow, and the forwarder leaves and comes back, at any moment."""
 
     async def open_all(stack: AsyncExitStack, relay: Relay) -> Forwarding:
@@ -123,7 +127,7 @@ def test_each_message_is_at_the_target_once_and_in_order(broker: Broker, vhost: 
         @example([("send", 200), ("turns", 30), ("cut", 0), ("send", 50)])
         @example([("slow", 100), ("send", 200), ("turns", 99), ("leave", 5), ("lead", 0)])
         @settings(
-            max_examples=10,
+            max_examples=examples,
             deadline=None,
             suppress_health_check=[HealthCheck.function_scoped_fixture],
         )

@@ -166,7 +166,7 @@ async def test_a_large_hand_over_fails_as_a_whole(
 async def test_a_hand_over_to_a_dead_queue_leaves_its_connection_readable(
     own_broker: Broker, before: int
 ) -> None:
-    """However many publishes its channel has had: RabbitMQ's credit ends at 400, 600, and so on."""
+    """This holds for any number of publishes: RabbitMQ's credit ends at 400, 600, and so on."""
     with own_broker.fresh_vhost() as vhost:
         connection = await Connection.open(parse_url(own_broker.url_of(vhost)), name="test")
         channel, other = await connection.channel(), await connection.channel()
@@ -246,7 +246,7 @@ async def test_an_ack_that_cannot_be_sent_is_told(
 async def test_a_hand_over_without_publishes_acks(
     connection: Connection, confirming: Channel
 ) -> None:
-    """What needs no successor is acked at once."""
+    """A message that needs no successor is acked at once."""
     inbox = await filled(confirming, b"a")
     await HandOver(confirming).move(
         [], acks=[(confirming, inbox.deliveries[0].tag)], failpoint=SITE
@@ -288,6 +288,7 @@ async def test_a_lost_connection_ends_every_hand_over(
     assert handover.in_flight == 0
 
 
+@pytest.mark.long
 async def test_a_broker_that_is_killed_loses_nothing(
     start_broker: Callable[[], Broker],
 ) -> None:

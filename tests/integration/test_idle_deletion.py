@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from bridge.engine.api import Received, ReceiveMode
 from bridge.engine.namespace import RabbitNamespace
-from bridge.machine.idleness import LOOK_MS, temporaries
+from bridge.machine.usage.idleness import LOOK_MS, temporaries
 from bridge.model import entity as model
 from bridge.model.entity import EntityStatus
 from bridge.model.errors import EntityDisabled, EntityNotFound

@@ -24,6 +24,8 @@ from tests.fixtures.waiting import until
 from tests.integration.door import open_door
 from tests.integration.gateway_door import serve
 
+pytestmark = pytest.mark.long
+
 SCOPE = "https://servicebus.azure.net//.default"
 ORDERS = application("orders")
 

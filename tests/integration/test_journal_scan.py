@@ -7,7 +7,7 @@ import random
 
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import parse_url
-from bridge.broker.streams.stream_reader import Entry
+from bridge.broker.streams.stream_reader import StreamEntry
 from bridge.engine.browse.journal_scan import STOP, JournalScan
 from bridge.topology import names, parts
 from bridge.wire import journal, stamp
@@ -42,7 +42,7 @@ async def numbers_from(scan: JournalScan, start: int, count: int, step: int = 1)
     """Return the numbers that a scan hands over."""
     found: list[int] = []
 
-    def take(number: int, entry: Entry) -> int:
+    def take(number: int, entry: StreamEntry) -> int:
         found.append(number)
         return number + step if len(found) < count else STOP
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
+import pytest
 import pytest_asyncio
 
 from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.outcome import resolve
 from bridge.engine.api import ReceiveMode
 from bridge.model import entity as model
-from bridge.wire.amqp10.message import BATCH_MESSAGES_MAX
 from tests.conformance.probe import Probe, check, undisturbed
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
@@ -31,25 +34,30 @@ async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
         yield opened
 
 
+@pytest.mark.parametrize(
+    "count", [pytest.param(16_001), pytest.param(100_000, marks=pytest.mark.long)]
+)
 @undisturbed
-async def test_a_batch_of_many_messages_is_numbered_in_turns(door: Door) -> None:
-    """As many messages as Azure takes are stored in order, and no turn of the loop takes long."""
+async def test_a_batch_of_many_messages_is_numbered_in_turns(door: Door, count: int) -> None:
+    """All messages are stored in order, and no turn of the loop takes long."""
     await door.send("first")
-    batch = [outgoing(f"{number:05d}") for number in range(BATCH_MESSAGES_MAX)]
+    each = (outgoing(f"{number:05d}") for number in range(count))
+    stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     probe = Probe()
     probe.start()
-    await door.namespace.send(door.path, batch)
+    await door.namespace.begin_sending_each(door.path, each, partial(resolve, stored))
+    await stored
     sent_s, probe.longest_s = probe.longest_s, 0.0
     meters = door.sidecar.meters["orders"]
-    await until(lambda: meters.published > BATCH_MESSAGES_MAX and not meters.in_flight)
+    await until(lambda: meters.published > count and not meters.in_flight)
     numbered_s, probe.longest_s = probe.longest_s, 0.0
     client = door.client(ReceiveMode.RECEIVE_AND_DELETE)
     bodies: list[bytes] = []
-    while len(bodies) <= BATCH_MESSAGES_MAX:
-        count = min(CREDIT, BATCH_MESSAGES_MAX + 1 - len(bodies))
-        bodies += [each.record.body for each in await client.receive(count)]
+    while len(bodies) <= count:
+        wanted = min(CREDIT, count + 1 - len(bodies))
+        bodies += [each.record.body for each in await client.receive(wanted)]
     probe.stop()
-    assert bodies == [b"first", *(b"%05d" % number for number in range(BATCH_MESSAGES_MAX))]
+    assert bodies == [b"first", *(b"%05d" % number for number in range(count))]
     check(sent_s, TURN_S_MAX)
     check(numbered_s, TURN_S_MAX)
     check(probe.longest_s, TURN_S_MAX)

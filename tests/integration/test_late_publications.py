@@ -10,14 +10,14 @@ from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.handover import HandOver, Publish
-from bridge.machine.arrival import Send
-from bridge.machine.journal_entries import marker
-from bridge.machine.publication import Publication
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import blank
+from bridge.machine.inbox.arrival import SendCommand
+from bridge.machine.inbox.journal_entries import marker
+from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import blank
 from bridge.model.entity import Tier
-from bridge.sidecar.leader import Leader
-from bridge.sidecar.leader_state import LeaderState
+from bridge.sidecar.leader.leader import Leader
+from bridge.sidecar.leader.leader_state import LeaderState
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.topology import names
 from bridge.wire import journal
@@ -57,7 +57,7 @@ async def test_publications_that_come_late_keep_their_numbers(
     await _await_marker(connection, queue.name, but=ELDER)
     for number in range(1, LATE + 1):
         late = Item(BARE, b"%d" % number, None, None)
-        await publish(*elder.apply(Send(number.to_bytes(16), (late,)), 1_000).publications)
+        await publish(*elder.apply(SendCommand(number.to_bytes(16), (late,)), 1_000).publications)
     assert not leader.is_ready
     await theirs.close()
 

@@ -18,8 +18,8 @@ from bridge.broker.errors import (
     PublishRefused,
 )
 from bridge.model.entity import Tier
-from bridge.sidecar.leader import Leader
-from bridge.sidecar.leader_state import Companion, LeaderState, TermOver
+from bridge.sidecar.leader.leader import Leader
+from bridge.sidecar.leader.leader_state import Companion, LeaderState, TermOver
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology import names
@@ -200,7 +200,7 @@ async def test_the_backlog_is_also_what_rabbitmq_has_not_sent_yet(
 ) -> None:
     """It is more than may be sent ahead, falls, and is none when all have their numbers."""
     orders = rig()
-    count = 2_000
+    count = 1_000
     for _ in range(count):
         orders.publish(b"a")
     sidecar = Sidecar(endpoint)
@@ -227,7 +227,7 @@ async def test_little_of_a_backlog_is_on_its_way_at_a_time(
 ) -> None:
     """Acks come behind what was published before: a kill leaves a second copy of as many."""
     orders = rig()
-    count = 2_000
+    count = 1_000
     for _ in range(count):
         orders.send(b"a")
     leader, living = await begin(orders, connection, shared)

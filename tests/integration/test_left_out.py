@@ -147,7 +147,7 @@ async def test_who_takes_over_knows_what_a_subscription_has_missed(
 async def test_a_journal_that_says_nothing_has_not_ended(
     door: Door, broker: Broker, vhost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What a subscription has missed is still there when its journal speaks again."""
+    """The messages that a subscription missed are still there when its journal answers again."""
     caplog.set_level(logging.INFO, "bridge.sidecar")
 
     def is_tried() -> bool:

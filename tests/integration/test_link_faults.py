@@ -11,7 +11,7 @@ import pytest_asyncio
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Complete, Received, ReceiveMode
 from bridge.machine.amqp10.link import OutgoingDelivery, OutgoingLink
-from bridge.machine.amqp10.session import Session
+from bridge.machine.amqp10.session import AmqpSession
 from bridge.model import entity as model
 from bridge.model.name import EntityPath
 from bridge.wire.amqp10.performatives import Accepted, Attach, Detach, Disposition, Transfer
@@ -55,7 +55,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_link_that_fails_ends_alone_and_gives_its_message_back(
     door: Door, session: tuple[str, ...], deletes: bool
 ) -> None:
-    """The client hears of it; its other link keeps its lock, and the message comes uncounted."""
+    """The client's other link keeps its lock, and the failed link's message comes uncounted."""
     address = "sessions" if session else "orders"
     async with serve(door) as served, peer(served) as of:
         await of.send_texts("orders", ["innocent"])
@@ -111,14 +111,14 @@ async def test_a_settlement_whose_answer_fails_ends_its_link_alone(
 ) -> None:
     """The message is settled; the other link keeps the lock that it has on the same channel."""
     address = "sessions" if session else "orders"
-    settle = Session.settle_outgoing
+    settle = AmqpSession.settle_outgoing
 
-    def fail(self: Session, delivery: OutgoingDelivery, outcome: Any) -> None:
+    def fail(self: AmqpSession, delivery: OutgoingDelivery, outcome: Any) -> None:
         if delivery.link.handle == FAULTY:
             raise RuntimeError("a fault of the bridge")
         settle(self, delivery, outcome)
 
-    monkeypatch.setattr(Session, "settle_outgoing", fail)
+    monkeypatch.setattr(AmqpSession, "settle_outgoing", fail)
     async with serve(door) as served, peer(served) as of:
         await of.send_texts("orders", ["innocent"])
         of.receive_from(SOUND, "orders")

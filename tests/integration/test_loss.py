@@ -20,7 +20,7 @@ from tests.integration.door import Door, open_door, outgoing
 
 pytestmark = pytest.mark.long
 
-ORDERS = model.Queue(name="orders", lock_duration_ms=60_000, max_delivery_count=10)
+ORDERS = model.Queue(name="orders", lock_duration_ms=300_000, max_delivery_count=10)
 """Locks that outlast any of these tests."""
 
 StartBroker = Callable[[], Broker]
@@ -29,7 +29,7 @@ StartBroker = Callable[[], Broker]
 async def test_a_lock_is_settled_and_renewed_at_any_bridge(
     endpoint: Endpoint, broker: Broker
 ) -> None:
-    """Whichever door a token arrives at, its owner carries it out."""
+    """A token is carried out by its owner, whichever bridge it arrives at."""
     async with (
         open_door(endpoint, broker.management_url, ORDERS) as owner,
         open_door(endpoint, broker.management_url, with_sidecar=False) as other,

@@ -66,17 +66,16 @@ async def make_anew(door: Door, other: Door, *, is_told: bool) -> None:
             Directory(other.management),
             other.management,
             other.namespace._connections,
-            other.namespace.capabilities,
+            lambda: other.namespace.capabilities,
             Policies(other.management, lambda: other.namespace.directory.namespace),
-            lambda path: None,
             session_shards=1,
         )
     await administration.delete("orders")
     await administration.create(QUEUE)
     if not is_told:
         assert incarnation_of(door.namespace.entity(door.path)) == before
-        other.namespace.reconciler.wake()
-        door.namespace.reconciler.wake()
+        other.namespace.reconciler.due.wake()
+        door.namespace.reconciler.due.wake()
     await until(lambda: is_known(door) and is_known(other))
 
 
@@ -88,7 +87,7 @@ async def settle(door: Door, received: Received, disposition: Disposition) -> No
 
 @pytest.mark.parametrize("is_told", [True, False])
 async def test_a_lock_ends_with_its_queue(door: Door, other: Door, is_told: bool) -> None:
-    """Whatever becomes of it: nothing of the earlier queue gets into the one of now."""
+    """The token reaches no message of a later queue of that name, in whichever way it is used."""
     client = door.client()
     await door.send(*map(str, range(len(DISPOSITIONS))))
     locked = await client.receive(len(DISPOSITIONS))

@@ -16,7 +16,7 @@ from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import NotFound
 from bridge.broker.queue_on_use import POINT, make_on_use
 from bridge.engine.api import Complete
-from bridge.machine.history import SEGMENT_ROWS
+from bridge.machine.inbox.accepted_ids import SEGMENT_ROWS
 from bridge.model import entity as model
 from bridge.model.errors import SessionCannotBeLocked
 from bridge.topology import names, parts
@@ -63,7 +63,7 @@ async def test_the_states_of_sessions_have_a_queue_from_the_first_receiver_on(
             await until(lambda each=each: is_there(connection, each))
         await door.namespace.administration.delete("orders")
         await client.wait_for_loss()
-        await until(lambda: not door.namespace._sessions._owners.all)
+        await until(lambda: not door.namespace._sessions.owners.all)
         assert not any([await is_there(connection, each) for each in states])
 
 
@@ -115,7 +115,7 @@ async def test_states_in_a_queue_that_an_earlier_version_has_made_are_found(
 async def test_a_queue_of_states_that_was_deleted_by_hand_is_made_again_and_named(
     endpoint: Endpoint, broker: Broker, confirming: Channel
 ) -> None:
-    """Who held a session has lost it; another receiver gets it, and health says why."""
+    """The holder of a session has lost it; another receiver gets it, and health says why."""
     async with open_door(endpoint, broker.management_url, QUEUE, session_shards=1) as door:
         holder = await SessionClient(door).accept("a")
         await confirming.declarations.delete_queue(names.sessions_queue("orders"))

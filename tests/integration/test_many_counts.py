@@ -138,7 +138,7 @@ async def _count(queues: dict[str, tuple[int | None, int]]) -> None:
 
 
 async def test_a_silent_queue_does_not_hide_the_counts_of_three_hundred() -> None:
-    """Those behind it on its channel are asked again; all others once."""
+    """The queues behind it on its channel are asked again; all others once."""
     names = [f"queue-{number}" for number in range(300)]
     there = Queues(dict.fromkeys(names, 0))
     there.silent["queue-100"] = 1_000
@@ -153,7 +153,7 @@ async def test_a_silent_queue_does_not_hide_the_counts_of_three_hundred() -> Non
 
 
 async def test_a_lost_channel_is_an_error_and_no_count() -> None:
-    """Whoever asks is told, and what was not answered has no count."""
+    """The caller is told, and unanswered queues have no count."""
 
     async def serve(peer: Peer) -> None:
         await peer.log_in()

@@ -88,7 +88,9 @@ def no_right_to_configure(site: Site) -> Iterator[None]:
     put(EVERYTHING)
 
 
-@pytest.mark.parametrize("refusing", [no_new_queue, no_right_to_configure])
+@pytest.mark.parametrize(
+    "refusing", [no_new_queue, pytest.param(no_right_to_configure, marks=pytest.mark.long)]
+)
 async def test_receivers_receive_once_the_bridge_may_declare_its_queue_again(
     site: Site, refusing: Callable[[Site], Any]
 ) -> None:

@@ -58,7 +58,7 @@ async def test_messages_come_in_order_with_numbers_and_are_gone_when_completed(
 
 
 async def test_one_by_one_and_many_at_once_do_not_mix(door: Door) -> None:
-    """Whatever is held, in whatever portions it came: the next ones come, and all locks stand.
+    """The next messages come, and all locks stand, whichever portions came before.
 
     RabbitMQ takes a consumer whose tag is the delivery tag of a message that was got for the same.
     """
@@ -222,7 +222,7 @@ async def test_receive_and_delete_takes_the_message_out(door: Door, confirming: 
 
 
 async def test_a_receiver_that_leaves_is_given_nothing_from_then_on(door: Door) -> None:
-    """What was gone to it would be lost, as nobody settles it."""
+    """A message given to it then would be lost, as nobody settles it."""
     leaving, staying = door.client(ReceiveMode.RECEIVE_AND_DELETE), door.client()
     leaving.receiver.add_credit(1)
     closing = leaving.receiver.close()

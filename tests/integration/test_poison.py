@@ -23,8 +23,8 @@ from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Received
 from bridge.engine.clock import now_ms
-from bridge.gateway.messages import message_of
-from bridge.machine.wheel import place
+from bridge.gateway.links.messages import message_of
+from bridge.machine.inbox.wheel import place
 from bridge.model import entity as model
 from bridge.model.name import EntityPath
 from bridge.topology import definitions, names
@@ -113,7 +113,7 @@ def ends(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_at_the_front_door(
     door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture, make: Any
 ) -> None:
-    """What comes to the sequencer is numbered, or is a dead letter with a reason."""
+    """Every message that comes to the sequencer is numbered, or is a dead letter with a reason."""
     await door.send("before")
     taken = await publisher.publish(names.front("orders"), "", make())
     await door.send("after")
@@ -131,7 +131,7 @@ async def test_at_the_front_door(
 async def test_one_of_an_envelope(
     door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The senders of the others were told that they are stored: this one alone is dead."""
+    """The other messages of the envelope are numbered; this one alone becomes a dead letter."""
     bare = Properties(delivery_mode=2).encode()
     items = [Item(bare, b"first"), Item(b"no properties", b"poison"), Item(bare, b"last")]
     body = envelope.encode(Operation.SEND, bytes(15) + b"a", items)
@@ -148,7 +148,7 @@ async def test_one_of_an_envelope(
 async def test_at_the_front_door_of_a_topic(
     endpoint: Endpoint, broker: Broker, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What comes there is a copy in each subscription that takes it, or a dead letter."""
+    """A message becomes a copy in each subscription that takes it, or a dead letter."""
     async with open_door(endpoint, broker.management_url) as opened:
         await opened.namespace.apply(model.Namespace(topics=(EVENTS,)))
         door = replace(opened, path=EntityPath("events/subscriptions/all"))
@@ -172,7 +172,7 @@ async def test_at_the_front_door_of_a_topic(
 async def test_past_the_front_door(
     door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture, queue: str
 ) -> None:
-    """What was published into a queue that clients receive from reaches one, or is dead."""
+    """A message published into a queue that clients receive from reaches one, or is dead."""
     await door.send("before")
     taken = await publisher.publish("", queue, messages())
     await door.send("after")
@@ -186,7 +186,7 @@ async def test_past_the_front_door(
 async def test_among_deferred_messages(
     door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What somebody publishes there by hand comes out as a dead letter, with a reason."""
+    """A message that somebody publishes there by hand becomes a dead letter, with a reason."""
     from bridge.engine.api import Defer, ReceiveMode
 
     await door.send("deferred")
@@ -213,7 +213,7 @@ async def test_among_deferred_messages(
 async def test_in_a_bucket(
     door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What somebody publishes into a bucket is a dead letter; what waits there comes in time."""
+    """A message that somebody publishes into a bucket is a dead letter; the others come in time."""
     due_ms = now_ms() + 6_000
     await door.namespace.schedule(door.path, [outgoing("later", scheduled_ms=due_ms)])
     where = place(due_ms, now_ms() - 500)
@@ -234,7 +234,7 @@ async def test_in_a_bucket(
 async def test_among_messages_that_expired_unnumbered(
     door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What came from no inbox is named and dropped; what lapsed in one becomes a dead letter."""
+    """One that came from no inbox is logged and dropped; one that expired in an inbox is dead."""
     inbox = names.inbox("orders").encode()
     known: Table = {"x-first-death-queue": ("S", inbox)}
     await publisher.publish("", names.EXPIRED_UNNUMBERED, messages())
@@ -250,7 +250,7 @@ async def test_among_messages_that_expired_unnumbered(
 async def test_among_notifications(
     door: Door, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What bridges tell each other anybody may say, and nobody is stopped by it."""
+    """Anybody may publish the bridges' notifications, and no bridge is stopped by one."""
     notifications: list[Poison] = [
         (Properties(type=kind).encode(), body)
         for kind in ("kept", "wanted", "full", "", "x")
@@ -268,7 +268,7 @@ async def test_among_notifications(
 async def test_in_the_journal(
     endpoint: Endpoint, broker: Broker, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What somebody publishes there is passed over when the next sequencer reads it."""
+    """The next sequencer skips an entry that somebody has published there."""
     async with open_door(endpoint, broker.management_url, ORDERS) as door:
         await door.send("one")
         taken = await publisher.publish("", names.journal("orders"), unnumbered())

@@ -227,7 +227,7 @@ def test_an_empty_virtual_host_is_adopted_and_a_missing_one_is_named(
 def test_messages_are_safe_without_a_word_of_the_user(
     busbridge: Command, pika_connection: pika.BlockingConnection
 ) -> None:
-    """What would delete a queue is refused as a whole until `--allow` is said."""
+    """A plan that would delete a queue is refused as a whole, unless `--allow` is given."""
     assert busbridge("apply", busbridge.file(ORDERS, INVOICES))[0] == 0
     channel = pika_connection.channel()
     channel.confirm_delivery()

@@ -64,7 +64,7 @@ def test_a_queue_that_was_there_dead_letters_by_a_policy_of_its_own(
 def test_names_of_another_case_are_refused_before_anything_is_made(
     command: Command, broker: Broker, vhost: str
 ) -> None:
-    """What lower case made is gone on with in lower case."""
+    """A namespace that was made with lower case is continued with lower case."""
     file = command.file(model.Queue(name="Orders"))
     assert command("apply", file, *PLAIN, "--names", "lower")[0] == 0
     before = broker.management("GET", f"/api/queues/{vhost}?columns=name")

@@ -134,7 +134,7 @@ def test_a_users_queue_with_its_messages_is_at_stake_though_no_policy_of_ours_wa
 def test_an_apply_that_is_killed_half_way_is_finished_by_the_next(
     busbridge: Command, tmp_path: Path, changes: int
 ) -> None:
-    """Whatever it had done; nothing of it stays."""
+    """Nothing half done stays, wherever the apply was killed."""
     assert busbridge("apply", busbridge.file(INVOICES, ORDERS))[0] == 0
     proxy = Proxy(busbridge.broker.management_url, changes)
     file = busbridge.file(SLOW, model.Queue(name="more", max_delivery_count=3))
@@ -241,7 +241,7 @@ def test_inputs_in_the_shape_of_public_ones_are_applied_and_checked(
 def test_an_input_that_could_not_be_read_whole_never_prunes(
     busbridge: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What it does not name may be what was left out of it."""
+    """An entity that is missing in it may be in the part that could not be read."""
     assert busbridge("apply", busbridge.file(ORDERS, INVOICES))[0] == 0
     template = tmp_path / "template.json"
     queues = [

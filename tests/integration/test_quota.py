@@ -98,7 +98,7 @@ async def test_what_is_held_does_not_count(endpoint: Endpoint, broker: Broker) -
 async def test_a_client_of_the_library_is_told(
     endpoint: Endpoint, broker: Broker, vhost: str
 ) -> None:
-    """What it sends would wait in the inbox, without an end; with room it may send again."""
+    """Its messages would wait in the inbox without an end; with room it may send again."""
     async with (
         open_door(endpoint, broker.management_url, *QUEUES) as door,
         ServiceBusClient.from_connection_string(broker.url_of(vhost)) as client,

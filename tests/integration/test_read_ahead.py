@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from bridge.broker.connection.channel import Channel
@@ -55,6 +56,7 @@ async def test_when_nobody_asks_any_more_the_next_receiver_has_everything(
     assert {each.delivery_count for each in rest} == {0}
 
 
+@pytest.mark.long
 async def test_a_native_consumer_has_what_came_ahead_of_a_receiver_that_has_left(
     door: Door, confirming: Channel
 ) -> None:
@@ -73,6 +75,7 @@ async def test_a_native_consumer_has_what_came_ahead_of_a_receiver_that_has_left
     assert sorted(came, key=int) == [body.encode() for body in BODIES[taken:]]
 
 
+@pytest.mark.long
 async def test_who_gets_natively_has_it_as_well(door: Door, confirming: Channel) -> None:
     """Though nothing tells the bridge of somebody who only gets."""
     await door.send(*BODIES)
@@ -89,6 +92,7 @@ async def test_who_gets_natively_has_it_as_well(door: Door, confirming: Channel)
     assert sorted(came, key=int) == [body.encode() for body in BODIES[taken:]]
 
 
+@pytest.mark.long
 async def test_what_one_return_would_dead_letter_does_not_come_ahead(
     endpoint: Endpoint, broker: Broker
 ) -> None:

@@ -15,10 +15,11 @@ from bridge.model import entity as model
 from bridge.model.errors import SessionCannotBeLocked
 from bridge.model.name import EntityPath, SubQueue
 from bridge.wire import sessions as wire
-from bridge.wire.amqp10.message import Message, encode_message
+from bridge.wire.amqp10.message import AmqpMessage, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import Attach, Disposition, Modified, Transfer
 from bridge.wire.amqp10.types import Array, Uint
+from tests.conformance.served import connections_of
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door
@@ -108,7 +109,7 @@ async def test_what_a_window_kept_back_is_settled_when_it_opens(
 
 
 async def test_a_receiver_settles_what_it_says_it_has_taken(doors: tuple[Door, Door]) -> None:
-    """Whichever bridge owns the session; the others are the next receiver's, uncounted."""
+    """Any bridge may own the session; the other messages are the next receiver's, uncounted."""
     first, second = doors
     for at in (first, second):
         await send(second, "a", "1", "2", "3")
@@ -149,7 +150,7 @@ async def test_a_bridge_that_dies_has_taken_nothing_that_it_did_not_say(
 async def test_a_bridge_of_an_earlier_version_says_nothing(
     doors: tuple[Door, Door], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It asks for messages that are settled when they are sent to it."""
+    """It asks for messages that are settled when they are sent."""
     first, second = doors
     monkeypatch.setattr(wire, "WHEN_TAKEN", wire.WHEN_SENT)
     await send(second, "a", "1", "2")
@@ -199,7 +200,7 @@ def _blocked(served: Served) -> int:
     """How many messages wait for the windows of all clients."""
     return sum(
         len(session._blocked)
-        for connection in served.gateway.connections
+        for connection in connections_of(served.gateway)
         for session in connection._endpoint.sessions.values()
     )
 
@@ -230,14 +231,14 @@ async def test_deferred_messages_whose_reply_has_no_credit_are_not_lost(
             of.attach(2, "plain/$management", role=False)
             of.attach(3, "plain/$management", role=True)
             await of.next(Attach, handle=3)
-            request = Message(
+            request = AmqpMessage(
                 MessageProperties(message_id="1"), {"operation": DEFERRED}, _wanted(1)
             )
             of.transfer(2, encode_message(request))
             await until(lambda: _replies_waiting(served) == 1)
             if ending == "detach":
                 await of.detach(3)
-        reply: Message | None = None
+        reply: AmqpMessage | None = None
 
         async def is_deferred() -> bool:
             nonlocal reply

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.gateway.receiving import ReceivingLink
+from bridge.gateway.links.receiving import ReceivingLink
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.wire.amqp10.performatives import Attach, Detach
@@ -50,8 +50,8 @@ async def test_many_links_are_checked_in_many_turns(
                 await of.next(Attach, handle=handle)
         await door.namespace.administration.delete("other")
         checked.clear()
-        served.gateway.recheck()
-        served.gateway.recheck()
+        served.gateway.connections.recheck()
+        served.gateway.connections.recheck()
 
         while sum(checked.values()) < PEERS * LINKS:
             turn += 1

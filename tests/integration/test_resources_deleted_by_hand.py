@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
+
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.live import HttpBroker
+from bridge.engine.administration import reconciler
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath, SubQueue, short_id
@@ -244,6 +247,7 @@ async def test_whatever_is_deleted_by_hand_comes_back_and_nothing_accepted_is_lo
         assert {what: each for what, each in lost.items() if each} == {}
 
 
+@pytest.mark.long
 async def test_what_all_entities_share_comes_back_and_is_named(
     endpoint: Endpoint, broker: Broker, confirming: Channel
 ) -> None:
@@ -266,11 +270,11 @@ async def test_what_all_entities_share_comes_back_and_is_named(
     ):
         for each in shared:
             await delete(confirming, live, each)
-            door.namespace.reconciler.wake()
+            door.namespace.reconciler.due.wake()
             words = in_words(each)
             await until(lambda words=words: is_named(door, words), within_s=WITHIN_S)
-            await door.namespace.reconciler.whole(lacking.SHARED)
-            await door.namespace.reconciler.whole("orders")
+            await door.namespace.reconciler.due.whole(lacking.SHARED)
+            await door.namespace.reconciler.due.whole("orders")
         policies = [*await live.policies(), *await live.policies(operator=True)]
         assert len(policies) > 4
         for policy in policies:
@@ -307,7 +311,7 @@ async def test_what_an_operator_overrides_is_named_and_stays(
         await confirming.declarations.declare_queue(theirs)
         limit = Policy(name="theirs", pattern="^orders$", definition={"max-length": 9}, priority=1)
         await live.put_policy(limit_of_operator := _operator(limit))
-        door.namespace.reconciler.wake()
+        door.namespace.reconciler.due.wake()
 
         def are_named() -> bool:
             state = door.namespace.state
@@ -347,7 +351,7 @@ async def test_a_binding_that_rabbitmq_cannot_list_stops_no_definition(
         form = definitions.to_json(model.Queue(name="late", incarnation="0123456789ab"))
         name = definitions.parameter_name(endpoint.vhost, "late")
         await live.put_global_parameter(name, form)
-        door.namespace.reconciler.wake()
+        door.namespace.reconciler.due.wake()
         await until(lambda: door.namespace.directory.find("late"), within_s=WITHIN_S)
         assert await live.queue("late") is not None
         assert any("is not found" in each for each in door.namespace.state.warnings)
@@ -370,7 +374,7 @@ async def test_no_other_bridge_leads_through_an_exchange_that_is_half_made(
         HttpBroker(endpoint, broker.management_url) as live,
     ):
         await door.namespace.apply(wanted)
-        other.namespace.reconciler.wake()
+        other.namespace.reconciler.due.wake()
         await until(lambda: other.namespace.directory.find(case.name), within_s=WITHIN_S)
         is_over = False
         theirs = Case(case.what, case.kind, case.deleted)
@@ -423,6 +427,7 @@ async def arrived(door: Door, case: Case, texts: set[str]) -> None:
 UNBOUND = Case("unbound queue", "queue", from_active(names.active_queue))
 
 
+@pytest.mark.long
 async def test_a_leader_that_ends_before_it_finds_a_deleted_binding(
     endpoint: Endpoint, broker: Broker
 ) -> None:
@@ -433,12 +438,13 @@ async def test_a_leader_that_ends_before_it_finds_a_deleted_binding(
     ):
         async with open_door(endpoint, broker.management_url) as door:
             await door.namespace.apply(entity_of(UNBOUND))
-            other.namespace.reconciler.wake()
+            other.namespace.reconciler.due.wake()
             await until(lambda: other.namespace.directory.find(UNBOUND.name))
             texts = await sent_and_unbound(door, live, UNBOUND)
         await arrived(other, UNBOUND, texts)
 
 
+@pytest.mark.long
 async def test_a_bridge_that_starts_and_finds_a_deleted_binding(
     endpoint: Endpoint, broker: Broker
 ) -> None:
@@ -451,6 +457,7 @@ async def test_a_bridge_that_starts_and_finds_a_deleted_binding(
             await arrived(door, UNBOUND, texts)
 
 
+@pytest.mark.long
 async def test_a_bridge_that_starts_leaves_a_route_to_the_one_that_leads(
     endpoint: Endpoint, broker: Broker
 ) -> None:
@@ -464,3 +471,65 @@ async def test_a_bridge_that_starts_leaves_a_route_to_the_one_that_leads(
         async with open_door(endpoint, broker.management_url) as other:
             await arrived(other, UNBOUND, texts)
         assert is_named(door, in_words(UNBOUND.deleted(UNBOUND.name, door)))
+
+
+NEVER_S = 3_600.0
+"""A poll of the definitions that does not come during a test."""
+
+
+async def test_a_lone_message_that_meets_a_deleted_exchange_has_it_made_again(
+    endpoint: Endpoint, broker: Broker, confirming: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RabbitMQ has surely not stored it: that it says so, too, is heard, and no poll waited for."""
+    monkeypatch.setattr(reconciler, "POLL_S", NEVER_S)
+    case = Case("lone", "topic", exchange(names.active_exchange, "direct"))
+    async with (
+        open_door(endpoint, broker.management_url) as door,
+        HttpBroker(endpoint, broker.management_url) as live,
+    ):
+        await door.namespace.apply(entity_of(case))
+        client = door.client(path=EntityPath(sub(case.name)))
+        for text in ("before", "after"):
+            await door.namespace.send(EntityPath(case.name), [outgoing(text)])
+            (received,) = await client.receive()
+            assert received.record.body.decode() == text
+            await door.complete(received, path=EntityPath(sub(case.name)))
+            await delete(confirming, live, case.deleted(case.name, door))
+
+
+async def test_an_exchange_deleted_while_it_is_made_again_is_whole_before_it_is_used(
+    endpoint: Endpoint, broker: Broker, confirming: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The resources of the last subscription include the exchange, and no other one's binding.
+
+    Each copy arrives in its turn: no leader publishes without the first subscription.
+    """
+    monkeypatch.setattr(reconciler, "POLL_S", NEVER_S)
+    case = Case("again", "topic", exchange(names.active_exchange, "direct"))
+    async with (
+        open_door(endpoint, broker.management_url) as door,
+        HttpBroker(endpoint, broker.management_url) as live,
+    ):
+        await door.namespace.apply(entity_of(case))
+        made: list[str] = []
+        administration = door.namespace.administration
+        provide = administration.provide
+
+        async def provide_and_delete(entity: model.Entity) -> None:
+            await provide(entity)
+            made.append(entity.path.lower())
+            if made[-1] == sub(case.name) and made.count(made[-1]) == 1:
+                await delete(confirming, live, case.deleted(case.name, door))
+
+        monkeypatch.setattr(administration, "provide", provide_and_delete)
+        is_over = False
+        sending = asyncio.create_task(load(door, case, lambda: is_over))
+        await until(lambda: len(case.sent) > 20, within_s=WITHIN_S)
+        await delete(confirming, live, case.deleted(case.name, door))
+        await until(lambda: made.count(sub(case.name)) > 0, within_s=WITHIN_S)
+        await door.namespace.reconciler.due.whole(case.name)
+        count = len(case.sent) + 20
+        await until(lambda: len(case.sent) > count, within_s=WITHIN_S)
+        is_over = True
+        await sending
+        assert await everything(door, case) == {}

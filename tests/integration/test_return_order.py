@@ -31,7 +31,7 @@ def numbers(received: list[Received]) -> list[int]:
 async def test_messages_whose_locks_end_together_come_again_in_order(
     endpoint: Endpoint, broker: Broker
 ) -> None:
-    """Whoever receives next has them as the first one had them."""
+    """The next receiver gets them in the order in which the first one had them."""
     async with open_door(endpoint, broker.management_url, ORDERS) as door:
         await door.send(*map(str, NUMBERS))
         assert numbers(await door.client().receive(COUNT)) == NUMBERS

@@ -67,7 +67,7 @@ def test_it_says_so_and_changes_nothing(
 def test_windows_scripts_look_for_the_same_queues(
     broker: Broker, vhost: str, pika_connection: pika.BlockingConnection, tmp_path: Path, to: str
 ) -> None:
-    """What `cmd.exe` and PowerShell hand to `rabbitmqctl`, taken by a real one."""
+    """A real `rabbitmqctl` gets the same arguments from `cmd.exe` and from PowerShell."""
     assert broker.node is not None
     target = Capabilities.of("4.3")
     wanted = Wanted(topology=compile_plain(NAMESPACE, target), vhost=vhost, target=target)

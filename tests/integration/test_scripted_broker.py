@@ -355,7 +355,7 @@ def _garbage() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("raw", _garbage().values(), ids=_garbage())
 async def test_garbage_ends_the_connection_and_nothing_else(raw: bytes) -> None:
-    """Whatever comes, what waits ends with ConnectionLost, and no exception escapes."""
+    """Any bytes end it: waiting calls end with ConnectionLost, and no exception escapes."""
 
     async def script(peer: Peer) -> None:
         await peer.log_in()

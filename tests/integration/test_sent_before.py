@@ -130,7 +130,7 @@ async def test_a_purge_of_a_session_waits_for_its_queue(
 async def test_a_purge_of_a_session_outlives_its_sequencers_connection(
     door: Door, broker: Broker, vhost: str
 ) -> None:
-    """Who takes over publishes what the queue had not confirmed, then tells the purge."""
+    """The successor publishes what the queue had not confirmed, then tells the purge."""
     client = await SessionClient(door).accept("a")
     async with numbering(door, 0):
         await send(door, "a", "1")

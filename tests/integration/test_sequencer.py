@@ -12,10 +12,11 @@ from typing import Any
 
 import pika
 import pika.exceptions
+import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import Memory
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import Memory
 from bridge.model.entity import Tier
 from bridge.model.number import NUMBER_MAX
 from bridge.topology import names
@@ -283,6 +284,7 @@ def test_a_malformed_envelope_is_dead_lettered_and_blocks_nobody(rig: MakeRig) -
     assert (dead.body, dead.headers["DeadLetterReason"]) == (b"\x01garbage", "MalformedEnvelope")
 
 
+@pytest.mark.long
 def test_large_messages_do_not_fill_the_memory(rig: MakeRig) -> None:
     """When too much is sent ahead, less is sent ahead from then on; nothing is lost or doubled."""
     orders = rig(max_message_size_kb=102_400)

@@ -63,6 +63,7 @@ async def test_it_is_free_as_soon_as_the_session_is(door: Door) -> None:
     await client.settle(second, Complete())
 
 
+@pytest.mark.long
 async def test_it_is_locked_as_long_as_the_session_is(door: Door) -> None:
     """Counted when that lock ends, though it was received later; renewed with it."""
     loop = asyncio.get_running_loop()

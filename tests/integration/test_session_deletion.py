@@ -54,11 +54,11 @@ async def test_everybody_is_told_nothing_is_left_and_a_new_one_works(
             await _knows(door, is_there=False)
             with pytest.raises(EntityNotFound):
                 await SessionClient(door).accept("a", timeout_s=1)
-            await until(lambda door=door: not door.namespace._sessions._owners.all)
+            await until(lambda door=door: not door.namespace._sessions.owners.all)
         for name in (names.active_queue("orders"), names.sessions_queue("orders")):
             with pytest.raises(NotFound):
                 await (await connection.channel()).declarations.declare_queue(name, passive=True)
-        assert first.namespace._sessions._owners.budget.used_bytes == 0
+        assert first.namespace._sessions.owners.budget.used_bytes == 0
         await first.namespace.administration.create(QUEUE)
         await _knows(second, is_there=True)
         await send(first, "a", "new")

@@ -52,7 +52,7 @@ async def doors(endpoint: Endpoint, broker: Broker) -> AsyncIterator[tuple[Door,
 
 def owned(door: Door) -> set[int]:
     """The shards that a bridge owns."""
-    owners = door.namespace._sessions._owners
+    owners = door.namespace._sessions.owners
     return {shard for shard in range(COUNT) if owners.ready(("orders", shard)) is not None}
 
 
@@ -134,9 +134,7 @@ async def test_the_next_session_comes_from_any_shard_to_one_receiver(
 
 def all_owners(doors: tuple[Door, Door]) -> list[owner.SessionOwner]:
     """The owners of both bridges."""
-    return [
-        each for door in doors for each in door.namespace._sessions._owners.all if each.is_ready
-    ]
+    return [each for door in doors for each in door.namespace._sessions.owners.all if each.is_ready]
 
 
 async def test_counts_peeks_dead_letters_and_deferred_messages_are_of_all_shards(
@@ -269,7 +267,7 @@ async def test_native_consumers_of_any_shard_are_named_and_nothing_is_left_of_wh
     assert sum("orders" in each for each in warnings) == 1
     await doors[1].namespace.administration.delete("orders")
     for door in doors:
-        await until(lambda door=door: not door.namespace._sessions._owners.all)
+        await until(lambda door=door: not door.namespace._sessions.owners.all)
     assert not await doors[0].management.queues_below("orders")
 
 

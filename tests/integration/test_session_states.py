@@ -35,7 +35,7 @@ async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
 
 def ownership_of(door: Door) -> Ownership:
     """A bridge's place among those who may own the sessions."""
-    (owner,) = door.namespace._sessions._owners.all
+    (owner,) = door.namespace._sessions.owners.all
     return owner.ownership
 
 
@@ -52,14 +52,14 @@ async def stored(door: Door, client: SessionClient) -> bytes | None:
 async def test_who_takes_over_knows_all_states_when_it_gives_sessions(
     door: Door, endpoint: Endpoint, broker: Broker, confirming: Channel
 ) -> None:
-    """However long they take to come."""
+    """It waits for them as long as they take to come."""
     await SessionClient(door).accept("first's")
     async with open_door(
         endpoint, broker.management_url, QUEUE, with_sidecar=False, session_shards=1
     ) as other:
         await SessionClient(other).accept("other's")
-        (here,) = door.namespace._sessions._owners.all
-        (there,) = other.namespace._sessions._owners.all
+        (here,) = door.namespace._sessions.owners.all
+        (there,) = other.namespace._sessions.owners.all
         await until(lambda: there.ownership.channel is not None)
         moving = HandOver(confirming)
         for number in range(COUNT):
@@ -86,7 +86,7 @@ async def test_of_states_that_are_set_at_once_the_later_counts(door: Door) -> No
 
 
 async def test_a_state_that_is_cleared_while_it_is_set_is_cleared(door: Door) -> None:
-    """What was asked for later counts."""
+    """The later request counts."""
     namespace = door.namespace
     client = await SessionClient(door).accept("a")
     await asyncio.gather(

@@ -16,9 +16,9 @@ from bridge.broker.handover import HandOver, Publish
 from bridge.engine.ownership import asking
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending import sender
-from bridge.engine.sessions import takeover, windows
+from bridge.engine.sessions import shard_channels, takeover
+from bridge.engine.sessions.shard_channels import ShardChannels
 from bridge.engine.sessions.takeover import take_over
-from bridge.engine.sessions.windows import Windows
 from bridge.model import entity as model
 from bridge.topology import names, parts
 from bridge.wire.basic import Properties
@@ -58,7 +58,9 @@ async def filled(
         await connections.close()
 
 
-async def taken(connections: ConsumerConnections, arrived: list[Delivery], windows: Windows) -> int:
+async def taken(
+    connections: ConsumerConnections, arrived: list[Delivery], windows: ShardChannels
+) -> int:
     """Take the queue over; return how many messages had come when that was done."""
     await take_over(
         RESOURCE,
@@ -76,9 +78,9 @@ def of(
     on_delivery: Callable[[Delivery], None],
     *,
     consumes_once: bool = False,
-) -> Windows:
+) -> ShardChannels:
     """What consumes the queue."""
-    return Windows(
+    return ShardChannels(
         RESOURCE,
         connections.route(RESOURCE),
         consumes_once=consumes_once,
@@ -108,8 +110,8 @@ async def test_no_channel_consumes_twice_where_rabbitmq_would_lose_sight_of_it(
     endpoint: Endpoint, confirming: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All comes, in order; a channel whose messages are settled ends."""
-    monkeypatch.setattr(windows, "WINDOW", 20)
-    monkeypatch.setattr(windows, "SPENT_S", 0.1)
+    monkeypatch.setattr(shard_channels, "WINDOW", 20)
+    monkeypatch.setattr(shard_channels, "SPENT_S", 0.1)
     async with filled(endpoint, confirming) as (connections, arrived):
         consumed: dict[Channel, set[str]] = {}
         held: list[Delivery] = []

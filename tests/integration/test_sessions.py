@@ -13,7 +13,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, ReceiveMode, Release
 from bridge.engine.clock import now_ms
-from bridge.engine.sessions import owner, windows
+from bridge.engine.sessions import owner, shard_channels
 from bridge.machine.sessions import ages
 from bridge.model import entity as model
 from bridge.model.errors import (
@@ -60,7 +60,7 @@ async def accept(door: Door, session_id: str | None = None, **options: object) -
 
 def waiting(door: Door) -> int:
     """How many receivers wait for the next session, in every shard."""
-    owners = door.namespace._sessions._owners.all
+    owners = door.namespace._sessions.owners.all
     return min((len(each.messages.machine._supply.receivers) for each in owners), default=0)
 
 
@@ -147,7 +147,7 @@ async def test_a_dead_letter_of_a_session_counts_all_its_failed_deliveries(
 
 
 async def test_a_session_that_is_closed_counts_nothing(door: Door) -> None:
-    """What was delivered and not settled is the next receiver's, in order."""
+    """The next receiver gets the delivered and unsettled messages, in order."""
     await send(door, "a", "1", "2", "3")
     client = await accept(door, "a")
     message, _, third = await client.receive(3)
@@ -198,7 +198,7 @@ async def test_a_renewed_lock_holds(door: Door) -> None:
 async def test_a_shorter_lock_duration_ends_no_lock_before_its_sessions(
     endpoint: Endpoint, broker: Broker
 ) -> None:
-    """What was received after the change, and is completed while the session is held, is gone."""
+    """Messages received after the change and completed while the session is held are gone."""
     longer = replace(QUEUE, lock_duration_ms=60_000)
     async with open_door(endpoint, broker.management_url, longer) as door:
         await send(door, "a", "1", "2")
@@ -379,7 +379,7 @@ async def test_a_native_consumer_is_named(door: Door, confirming: Channel) -> No
 
 async def test_bodies_that_are_not_in_memory_come_again(door: Door) -> None:
     """In order; RabbitMQ has them."""
-    door.namespace._sessions._owners.budget.limit_bytes = 4_000
+    door.namespace._sessions.owners.budget.limit_bytes = 4_000
     await send(door, "a", *map(str, range(50)))
     client = await accept(door, "a")
     for start in range(0, 50, 10):
@@ -393,7 +393,7 @@ async def test_more_is_held_than_a_channels_window(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In order, with more channels; and what is settled makes room on those that are there."""
-    monkeypatch.setattr(windows, "WINDOW", 10)
+    monkeypatch.setattr(shard_channels, "WINDOW", 10)
     held = await accept(door, "s1")
     held.receiver.add_credit(100)
     for number in range(100):
@@ -430,7 +430,7 @@ async def test_what_is_old_is_published_again_where_rabbitmq_keeps_its_log(
     keeps_log = not door.namespace.capabilities.compacts_logs
 
     def is_refreshed() -> bool:
-        owners = door.namespace._sessions._owners.all
+        owners = door.namespace._sessions.owners.all
         return sum(each.messages.arrivals for each in owners) == 40 + 2 + 2
 
     if keeps_log:
@@ -450,9 +450,9 @@ async def test_as_much_as_can_be_held_stops_nothing(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bodies come again, and what waits in RabbitMQ comes when something has left."""
-    monkeypatch.setattr(windows, "WINDOW", 10)
-    monkeypatch.setattr(windows, "WINDOWS_MAX", 2)
-    door.namespace._sessions._owners.budget.limit_bytes = 4_000
+    monkeypatch.setattr(shard_channels, "WINDOW", 10)
+    monkeypatch.setattr(shard_channels, "WINDOWS_MAX", 2)
+    door.namespace._sessions.owners.budget.limit_bytes = 4_000
     client = await accept(door, "a")
     await send(door, "a", *map(str, range(25)))
     await until(lambda: "20 messages" in repr(door.namespace._sessions))

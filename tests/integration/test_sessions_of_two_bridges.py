@@ -82,7 +82,7 @@ async def test_who_waits_at_another_bridge_has_the_next_session(doors: tuple[Doo
 async def test_a_session_is_not_left_with_who_does_not_hear_of_it(
     endpoint: Endpoint, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waits at a bridge that cannot be reached is passed over, and waits again when it can."""
+    """A receiver at a bridge that cannot be reached is skipped, and waits again later."""
     monkeypatch.setattr(remote, "HEARD_S", 0.5)
     url, queue = broker.management_url, replace(QUEUE, lock_duration_ms=60_000)
     async with (
@@ -114,7 +114,7 @@ async def test_a_session_is_not_left_with_who_does_not_hear_of_it(
 async def test_state_lock_list_and_deferral_work_at_another_bridge(
     doors: tuple[Door, Door],
 ) -> None:
-    """Wherever the messages are held."""
+    """This holds at whichever bridge the messages are held."""
     first, second = doors
     await send(first, "a", "1")
     client = await SessionClient(second).accept("a")
@@ -140,7 +140,7 @@ async def test_state_lock_list_and_deferral_work_at_another_bridge(
 
 
 async def test_drained_credit_brings_nothing_at_another_bridge(doors: tuple[Door, Door]) -> None:
-    """What is on its way comes before the drain is done."""
+    """A message on its way comes before the drain is done."""
     first, second = doors
     client = await SessionClient(second).accept("a")
     client.receiver.add_credit(30)
@@ -198,7 +198,7 @@ async def test_another_bridge_takes_over_when_the_holder_ends(
 
 def ownership_of(door: Door) -> Ownership:
     """A bridge's place among those who may own the sessions."""
-    (owner,) = door.namespace._sessions._owners.all
+    (owner,) = door.namespace._sessions.owners.all
     return owner.ownership
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import pika as pika_client
@@ -35,6 +36,7 @@ from tests.integration.delivery_tags import (
     Queue,
     Settled,
     in_order,
+    is_beginning,
 )
 from tests.integration.inbox import QUORUM, WITHIN_S, Inbox
 from tests.integration.scripted_broker import scripted_broker
@@ -56,10 +58,20 @@ class Client(Protocol):
     Attributes:
         can: the steps that it has.
         on_delivery: called with the tag of each delivery, of consumer and gets.
+        outstanding: the count of deliveries that are not settled.
+        is_settled: whether it has said that all are settled, and none has come since.
+        is_closed: whether the channel has ended.
+        losses: how often it has said that the channel has ended without a `close`.
+        after: what it has said after that.
     """
 
     can: frozenset[str]
+    is_closed: bool
+    losses: int
+    after: list[str]
     on_delivery: Callable[[int], None]
+    outstanding: int
+    is_settled: bool
 
     def run(self, turn: Callable[[], None]) -> None:
         """Call a function where the channel may be used, in one turn."""
@@ -91,15 +103,42 @@ class PortClient:
     def __init__(self, channel: port.Channel, run: Callable[[Callable[[], None]], None]) -> None:
         self.on_delivery: Callable[[int], None] = _ignore
         self.run = run
+        self.is_settled = True
+        self.losses = 0
+        self.after: list[str] = []
         self._channel = channel
+        channel.on_settled = self._on_settled
+
+    @property
+    def outstanding(self) -> int:
+        return self._channel.outstanding
 
     async def begin(self) -> None:
         """Begin to consume."""
-        self.run(lambda: self._channel.consume(QUEUE, "c", 0, self._on_delivery, lambda: None))
+        ended = partial(self._note, "the consumer has ended")
+        self.run(lambda: self._channel.consume(QUEUE, "c", 0, self._on_delivery, ended))
         await self.passed()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._channel.is_closed
+
+    def lost(self, error: Exception) -> None:
+        """Take it that the channel has ended."""
+        assert self.is_closed
+        self.losses += 1
+
+    def _note(self, what: str) -> None:
+        if self.losses:
+            self.after.append(what)
+
+    def _on_settled(self) -> None:
+        self.is_settled = True
 
     def _on_delivery(self, delivery: port.Delivery | None) -> None:
         assert delivery is not None
+        self._note("a message")
+        self.is_settled = False
         self.on_delivery(delivery.tag)
 
     def settle(self, how: str, tag: int) -> None:
@@ -107,7 +146,11 @@ class PortClient:
         {ACKED: channel.ack, REJECTED: channel.reject, NACKED: channel.nack}[how](tag)
 
     def get(self) -> None:
-        self._channel.get(QUEUE, self._on_delivery, _silent)
+        self._channel.get(QUEUE, self._on_delivery, self._on_silent)
+
+    def _on_silent(self) -> None:
+        assert self.losses, "RabbitMQ has answered"
+        self._note("RabbitMQ does not answer a get")
 
     def forget_get(self) -> None:
         raise NotImplementedError
@@ -132,7 +175,7 @@ class BridgeClient(PortClient):
     can = PortClient.can | {UP_TO, DROPPED, FORGOTTEN_GET}
 
     def __init__(self, channel: Channel) -> None:
-        super().__init__(ReceivingChannel(channel), lambda turn: turn())
+        super().__init__(ReceivingChannel(channel, self.lost), lambda turn: turn())
         self._consumers = channel.consumers
 
     def settle(self, how: str, tag: int) -> None:
@@ -151,10 +194,6 @@ def _ignore(tag: int) -> None:
     pass
 
 
-def _silent() -> None:
-    raise AssertionError("RabbitMQ has answered")
-
-
 def _set_soon(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
     """Set an event, from any thread."""
     loop.call_soon_threadsafe(event.set)
@@ -164,8 +203,14 @@ def _address(endpoint: Endpoint) -> Address:
     return Address(endpoint.hosts, "/", "guest", "guest", None)
 
 
-def _on_closed(error: ServiceBusError) -> None:
-    pass
+class Losses:
+    """Passes on to a client that its channel has ended."""
+
+    client: PortClient | None = None
+
+    def __call__(self, error: ServiceBusError) -> None:
+        assert self.client is not None
+        self.client.lost(error)
 
 
 @asynccontextmanager
@@ -184,12 +229,13 @@ async def pika(endpoint: Endpoint) -> AsyncIterator[PortClient]:
     thread = IoThread()
     wire = PikaWire(thread, _address(endpoint), "test")
     opened: list[port.Channel] = []
+    losses = Losses()
     try:
         thread.call(wire.start)
         await until(lambda: wire.is_up)
-        thread.call(lambda: opened.append(wire.open(_on_closed)))
+        thread.call(lambda: opened.append(wire.open(losses)))
         await until(lambda: opened)
-        client = PortClient(opened[0], thread.call)
+        client = losses.client = PortClient(opened[0], thread.call)
         await client.begin()
         yield client
         closed = asyncio.Event()
@@ -208,7 +254,8 @@ async def aio_pika(endpoint: Endpoint) -> AsyncIterator[PortClient]:
     """The library's client on aio-pika."""
     wire = AioWire(_address(endpoint), "test")
     await wire.ready(WITHIN_S)
-    client = PortClient(wire.open(_on_closed), lambda turn: turn())
+    losses = Losses()
+    client = losses.client = PortClient(wire.open(losses), lambda turn: turn())
     await client.begin()
     yield client
     await wire.close()
@@ -269,6 +316,23 @@ class Application:
         if self.gets:
             await self._await_gets()
 
+    async def settle(self, steps: list[Step], *, waits: bool) -> None:
+        """Ask in one turn, unless the channel has ended; wait until RabbitMQ may have told it."""
+        loop = asyncio.get_running_loop()
+        is_over = asyncio.Event()
+        self.client.on_delivery = self.outstanding.append
+
+        def act() -> None:
+            if not self.client.is_closed:
+                for step in steps:
+                    self._ask(step)
+            _set_soon(loop, is_over)
+
+        self.client.run(act)
+        await is_over.wait()
+        if waits:
+            await asyncio.sleep(0.001)
+
     async def _await_gets(self) -> None:
         """Wait for the answers to gets; a forgotten one's message goes back at once."""
         gets, self.gets = self.gets, []
@@ -309,6 +373,8 @@ async def _play(opened: Opened, turns: list[Turn], *, closes_in_last_turn: bool)
             await application.take((count, known))
         if not closes_in_last_turn:
             await client.passed()
+            assert client.outstanding == len(application.outstanding)
+            assert client.is_settled == (not application.outstanding)
         client.run(client.close)
         await queue.closed()
 
@@ -334,6 +400,45 @@ def test_what_is_written_settles_what_was_asked(opened: Opened, examples: int) -
     @example([(5, [(ACKED, 3), (ACKED, 3), (UP_TO, 2)])], False)
     def holds(turns: list[Turn], closes_in_last_turn: bool) -> None:
         asyncio.run(_play(opened, turns, closes_in_last_turn=closes_in_last_turn))
+
+    holds()
+
+
+async def _lose(
+    opened: Opened, came: int, turns: list[list[Step]], ends_after: int, *, is_told_late: bool
+) -> None:
+    """Have messages come, and settle them in turns; meanwhile RabbitMQ ends the channel."""
+    queue = Queue(ends_after)
+    async with scripted_broker(queue.script) as endpoint, opened(endpoint) as client:
+        application = Application(client, queue)
+        await application.take((came, []))
+        for steps in turns:
+            known = [step for step in steps if step[0] in client.can]
+            await application.settle(known, waits=not is_told_late)
+        queue.end()
+        await until(lambda: client.losses)
+        await queue.closed()
+
+        assert queue.refusal is None
+        assert is_beginning(queue.unacked.settled, application.asked)
+        assert client.losses == 1
+        assert client.after == []
+
+
+@pytest.mark.parametrize(("opened", "examples"), CLIENTS, ids=["bridge", "pika", "aio-pika"])
+def test_what_was_settled_when_a_channel_is_lost_was_asked_first(
+    opened: Opened, examples: int
+) -> None:
+    """RabbitMQ ends the channel at any frame: the rest goes back, the loss is told once, last."""
+    what = st.sampled_from((ACKED, ACKED, UP_TO, REJECTED, DROPPED, NACKED, GET, CANCEL))
+    turns = st.lists(st.lists(st.tuples(what, st.integers(0, 7)), max_size=6), max_size=5)
+
+    @settings(max_examples=examples, deadline=None)
+    @given(st.integers(1, 8), turns, st.integers(0, 8), st.booleans())
+    @example(3, [[(GET, 0), (ACKED, 0)], [(ACKED, 0), (ACKED, 0)]], 1, True)
+    @example(3, [[(ACKED, 2), (REJECTED, 0)], [(ACKED, 0)]], 1, False)
+    def holds(came: int, turns: list[list[Step]], ends_after: int, is_told_late: bool) -> None:
+        asyncio.run(_lose(opened, came, turns, ends_after, is_told_late=is_told_late))
 
     holds()
 

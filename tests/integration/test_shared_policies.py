@@ -80,11 +80,16 @@ async def checked(door: Door) -> None:
     state = door.namespace.state
     for _ in range(2):  # one may be under way
         before = state.findings
-        door.namespace.reconciler.wake()
+        door.namespace.reconciler.due.wake()
         await until(lambda before=before: state.findings is not before, within_s=WITHIN_S)
 
 
-@pytest_asyncio.fixture(params=[False, True], ids=["shared virtual host", "own virtual host"])
+@pytest_asyncio.fixture(
+    params=[
+        pytest.param(False, id="shared virtual host"),
+        pytest.param(True, id="own virtual host", marks=pytest.mark.long),
+    ]
+)
 async def door(
     request: pytest.FixtureRequest, endpoint: Endpoint, broker: Broker
 ) -> AsyncIterator[Door]:
@@ -132,7 +137,7 @@ async def test_a_deleted_entitys_name_leaves_the_lists(door: Door, confirming: C
     await administration.delete("theirs")
 
     async def is_off() -> bool:
-        door.namespace.reconciler.wake()
+        door.namespace.reconciler.due.wake()
         policies = await door.management.policies()
         return not any("theirs" in each.pattern for each in policies)
 
@@ -142,7 +147,7 @@ async def test_a_deleted_entitys_name_leaves_the_lists(door: Door, confirming: C
     )
 
     async def is_free() -> bool:
-        door.namespace.reconciler.wake()
+        door.namespace.reconciler.due.wake()
         return not await in_force(door, "theirs")
 
     await until(is_free, within_s=WITHIN_S)
@@ -166,7 +171,7 @@ async def test_max_delivery_count_is_in_force_when_creates_at_once_are_answered(
 async def test_what_another_version_has_listed_stays_as_it_is(
     endpoint: Endpoint, broker: Broker
 ) -> None:
-    """Whatever is in which list: what is in force is what is wanted."""
+    """The lists may have any contents: the wanted settings are in force."""
     queues = [model.Queue(name=name) for name in ("a", "b", "c", "d", "e")]
     settings = {each.name: in_use(10) for each in queues}
     older = share(settings, Sharing(names_max=2))

@@ -12,16 +12,16 @@ import pytest
 
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import parse_url
-from bridge.machine.arrival import Send
-from bridge.machine.journal_entries import marker
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import blank
-from bridge.machine.wheel import place
+from bridge.machine.inbox.arrival import SendCommand
+from bridge.machine.inbox.journal_entries import marker
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import blank
+from bridge.machine.inbox.wheel import place
 from bridge.model.entity import Tier
-from bridge.sidecar.leader import RETURNING_S, Leader
-from bridge.sidecar.leader_state import LeaderState
+from bridge.sidecar.leader.leader import RETURNING_S, Leader
+from bridge.sidecar.leader.leader_state import LeaderState
+from bridge.sidecar.leader.snapshots import MARGIN_S
 from bridge.sidecar.shared_connection import SharedConnection
-from bridge.sidecar.snapshots import MARGIN_S
 from bridge.topology import names
 from bridge.topology.parts import bucket_queue
 from bridge.wire import stamp
@@ -49,6 +49,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+@pytest.mark.long
 def test_a_schedule_that_is_due_at_a_takeover_stops_nobody(rig: MakeRig) -> None:
     """Its arrival comes again, and needs no bucket any more: it is active at once.
 
@@ -75,7 +76,7 @@ def test_a_schedule_that_is_due_at_a_takeover_stops_nobody(rig: MakeRig) -> None
 
 
 def test_a_bucket_that_is_being_made_holds_up_nothing_else(rig: MakeRig) -> None:
-    """What is sent behind a schedule is numbered behind it, and comes before the bucket is there.
+    """Messages sent behind a schedule are numbered behind it, and come before the bucket is there.
 
     A batch with the schedule in it, too; and the schedule's number is known at once.
     """
@@ -122,6 +123,7 @@ def test_what_is_due_before_its_bucket_is_made_is_active_in_time(rig: MakeRig, k
     assert [each.body for each in orders.take(1, before_kill=[seen])] == [b"last"]
 
 
+@pytest.mark.long
 async def test_health_names_what_waits_for_rabbitmq(rig: MakeRig) -> None:
     """The takeover, publications without a confirm, and schedules without a bucket."""
     orders = rig()
@@ -185,7 +187,7 @@ async def test_an_activation_that_may_be_lost_is_known_until_its_bucket_is_open(
         elder.memory.wheel.add(where)
         item = Item(BARE, b"due", None, due_ms)
         entries = [marker(queue, ELDER, shared.boot), *elder.snapshot(ELDER, shared.boot, 0)]
-        (scheduled,) = elder.apply(Send(bytes(15) + b"a", (item,)), due_ms - 1).publications
+        (scheduled,) = elder.apply(SendCommand(bytes(15) + b"a", (item,)), due_ms - 1).publications
         waiting = stamp.unwait(scheduled.properties)
         (activation,) = elder.activate(waiting, b"due", due_ms)
         in_journal = activation._replace(exchange="", routing_key=names.journal(queue.name))

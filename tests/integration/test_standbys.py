@@ -22,7 +22,7 @@ from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine.namespace import RabbitNamespace
-from bridge.machine.standbys import Standbys, Times, Told, digest
+from bridge.machine.inbox.standbys import StandbyNotice, Standbys, Times, digest
 from bridge.model import entity as model
 from bridge.sidecar.sidecar import Sidecar
 from bridge.testing.process import Bridge
@@ -163,6 +163,7 @@ def test_two_bridges_share_the_entities_and_each_stands_by_for_the_other(
     assert json.loads(second.get("/health/ready"))["reasons"] == []
 
 
+@pytest.mark.long
 def test_of_three_bridges_two_are_killed_at_once(broker: Broker, vhost: str, start: Start) -> None:
     """The third one begins to consume what only those consumed."""
     bridges = [start() for _ in range(3)]
@@ -236,7 +237,7 @@ def leading(sidecar: Sidecar) -> set[str]:
 async def test_beside_an_older_bridge_everything_has_a_leader(
     endpoint: Endpoint, broker: Broker
 ) -> None:
-    """What the older one leads it keeps; the others share it when it is gone."""
+    """The older one keeps its entities; the others share them when it is gone."""
     async with (
         Management(endpoint, broker.management_url) as management,
         at_work(endpoint, management, is_member=False) as (_, older),
@@ -269,6 +270,7 @@ async def test_a_bridge_that_consumes_nothing_is_not_waited_for(
         assert not working.reasons
 
 
+@pytest.mark.long
 async def test_a_takeover_needs_no_listing(
     endpoint: Endpoint, broker: Broker, vhost: str, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,7 +305,7 @@ async def test_an_entity_that_no_known_bridge_consumes_is_named(
     ):
         standbys = namespace.membership.standbys
         for other in others:
-            standbys.hear(other, Told(True, everything))
+            standbys.hear(other, StandbyNotice(True, everything))
         working = asyncio.create_task(sidecar.run())
         live = [standbys.own, *others]
         ranks = {name: in_order_of_choice(live, names.inbox(name)) for name in ENTITIES}
@@ -311,7 +313,7 @@ async def test_an_entity_that_no_known_bridge_consumes_is_named(
         await until(lambda: leading(sidecar) == here)
         assert not sidecar.leaderless
         for other in others:
-            standbys.hear(other, Told(False, (), everything))
+            standbys.hear(other, StandbyNotice(False, (), everything))
         sidecar.choice.wake()
         await until(lambda: set(sidecar.leaderless) == set(ENTITIES) - here)
         await until(lambda: leading(sidecar) == set(ENTITIES))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -32,6 +31,7 @@ from bridge.sidecar.journal_watch import JournalWatch
 from bridge.topology.entity_table import Changes
 from tests.fixtures.broker import Broker
 from tests.fixtures.issuing import entry, jwks, signer
+from tests.fixtures.listening import free_listener
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
 from tests.integration.session_door import SessionClient, of_session
@@ -72,6 +72,8 @@ ELSEWHERE = {
     "clients of sessions": "as `REPEATED`; runs while a client of the library has a session",
     "other bridges": "runs in a whole bridge (test_standbys.py)",
     "private RabbitMQ": "starts a RabbitMQ again (tests/acceptance/test_private.py)",
+    "relay entities": "a relay's, not a bridge's (tests/conformance/test_relay.py)",
+    "relay route": "a relay's, not a bridge's (tests/conformance/test_relay.py)",
     "session ping": "as `REPEATED`; runs while another bridge owns a receiver's session",
 }
 
@@ -153,8 +155,8 @@ async def open_bridge(
         model.Queue(name="forwarded", forward_to="orders"),
         model.Queue(name="sessions", requires_session=True),
     )
-    listener = socket.create_server(("127.0.0.1", 0))
-    listening = socket.create_server(("127.0.0.1", 0))
+    listener = free_listener()
+    listening = free_listener()
     async with open_door(endpoint, broker.management_url, *queues, supervisor=supervisor) as door:
         admin = AdminServer(
             reasons=lambda: [*door.namespace.state.reasons, *supervisor.reasons],
@@ -267,6 +269,7 @@ async def end_all(supervisor: EndingSupervisor, kind: str, error: Exception | No
     assert supervisor.failures[kind] >= failures + len(running)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 async def test_whatever_ends_comes_back(endpoint: Endpoint, broker: Broker) -> None:
     """Each work ends once by an error and once by a return; health and metric name it."""

@@ -6,7 +6,7 @@ import asyncio
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
-from bridge.broker.streams.stream_reader import Entry, StreamFollower
+from bridge.broker.streams.stream_reader import StreamEntry, StreamFollower
 from bridge.topology import names, parts
 from bridge.wire.basic import Properties
 
@@ -23,7 +23,7 @@ async def publish(channel: Channel, *bodies: bytes) -> None:
 async def test_each_read_has_what_was_published_since_the_last_one(
     connection: Connection, confirming: Channel
 ) -> None:
-    """However much others publish before, between and behind two reads of one consumer."""
+    """This holds however much others publish before, between and behind two reads."""
     await confirming.declarations.declare_queue(parts.journal("orders"))
 
     await publish(confirming, b"before")
@@ -33,7 +33,7 @@ async def test_each_read_has_what_was_published_since_the_last_one(
             own = b"own %d" % turn
             await publish(confirming, *theirs)
 
-            def is_own(entry: Entry, own: bytes = own) -> bool:
+            def is_own(entry: StreamEntry, own: bytes = own) -> bool:
                 return entry.body == own
 
             async def mine(own: bytes = own) -> None:

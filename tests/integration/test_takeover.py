@@ -12,16 +12,16 @@ from bridge.broker.connection.address import take_address
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.handover import HandOver
-from bridge.broker.streams.stream_reader import FIRST, Entry, read_until
+from bridge.broker.streams.stream_reader import FIRST, StreamEntry, read_until
 from bridge.engine.clock import now_ms
-from bridge.machine.journal_entries import marker
-from bridge.machine.publication import Publication
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import blank
-from bridge.machine.wheel import WIDTHS_MS, Place, place
+from bridge.machine.inbox.journal_entries import marker
+from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import blank
+from bridge.machine.inbox.wheel import WIDTHS_MS, BucketKey, place
 from bridge.model.entity import Tier
-from bridge.sidecar.leader import Leader
-from bridge.sidecar.leader_state import LeaderState
+from bridge.sidecar.leader.leader import Leader
+from bridge.sidecar.leader.leader_state import LeaderState
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.topology import names
 from bridge.wire import headers, journal
@@ -33,7 +33,7 @@ from tests.fixtures.waiting import until
 MESSAGES = 3_000
 
 ELDER = bytes([7] * 16)
-REMOVED = Place(0, 1)
+REMOVED = BucketKey(0, 1)
 """A bucket whose time has been over for long."""
 
 OTHERS = 5
@@ -137,7 +137,7 @@ async def publish_all(connection: Connection, *entries: Publication) -> None:
 
 async def entries_of(connection: Connection, entity: str, kind: str) -> list[bytes]:
     """Return the bodies of a journal's entries of one kind, in order."""
-    found: list[Entry] = []
+    found: list[StreamEntry] = []
     channel = await connection.channel()
     await channel.publisher.confirm_select()
 
@@ -145,7 +145,7 @@ async def entries_of(connection: Connection, entity: str, kind: str) -> list[byt
         end = journal.entry_properties("end")
         await channel.publisher.publish_confirmed("", names.journal(entity), end, b"")
 
-    def take(entry: Entry) -> bool:
+    def take(entry: StreamEntry) -> bool:
         found.append(entry)
         return kind_of(entry) == "end"
 
@@ -154,7 +154,7 @@ async def entries_of(connection: Connection, entity: str, kind: str) -> list[byt
     return [each.body for each in found if kind_of(each) == kind]
 
 
-def kind_of(entry: Entry) -> str:
+def kind_of(entry: StreamEntry) -> str:
     """Return the kind of a journal's entry; "" for a message."""
     kind = (entry.properties.headers or {}).get(headers.ENTRY, ("S", b""))[1]
     assert isinstance(kind, bytes)

@@ -125,7 +125,7 @@ async def test_messages_of_a_subscription_are_settled_as_those_of_a_queue(door: 
 
 
 async def test_a_subscription_has_a_time_to_live_of_its_own(door: Door) -> None:
-    """What lives shorter there is dead-lettered there, and nowhere else."""
+    """A message that lives shorter there is dead-lettered there, and nowhere else."""
     await door.namespace.send(EVENTS, [outgoing("a", color="red", ttl_ms=60_000)])
 
     dead = door.client(path=at("short", SubQueue.DEAD_LETTER))
@@ -191,7 +191,7 @@ async def test_rules_of_a_subscription_change_what_it_gets_from_then_on(door: Do
 async def test_rules_changed_through_another_bridge_count_before_the_next_poll(
     door: Door, endpoint: Endpoint, broker: Broker
 ) -> None:
-    """Whichever of the two numbers the topic; what was sent before is not judged anew."""
+    """This holds whichever of the two numbers the topic; earlier messages are not judged anew."""
     path = at("red").entity
     async with open_door(endpoint, broker.management_url) as other:
         for asked, told in ((door, other), (other, door)):

@@ -11,7 +11,7 @@ import pytest
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.engine.api import DeadLetter
-from bridge.engine.browse import explaining
+from bridge.engine.browse import unrecorded_settlements
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving import deletion
 from bridge.model import entity as model
@@ -89,7 +89,7 @@ async def test_a_purge_of_a_silent_queue_is_refused(
 async def test_a_purge_without_rabbitmq_is_refused_or_waits(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One during which it comes back deletes what is there."""
+    """When RabbitMQ is back before it is refused, it deletes the messages that are there."""
     broker = await asyncio.to_thread(start_broker)
     assert broker.node is not None
     async with open_door(parse_url(broker.url_of("/")), broker.management_url, ORDERS) as door:
@@ -109,7 +109,7 @@ async def test_what_another_bridge_holds_counts_during_an_alarm(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It cannot be asked then: the counts are those before, and a peek takes nothing for gone."""
-    monkeypatch.setattr(explaining, "LOOK_S", 0.0)
+    monkeypatch.setattr(unrecorded_settlements, "LOOK_S", 0.0)
     broker = await asyncio.to_thread(start_broker)
     assert broker.node is not None
     ctl, endpoint, url = (
@@ -162,7 +162,7 @@ async def test_a_session_lock_that_ends_during_an_alarm_is_told_behind_it(
 
 def held_at(door: Door) -> list[str]:
     """The sessions that are held, where they are owned."""
-    (owner,) = door.namespace._sessions._owners.all
+    (owner,) = door.namespace._sessions.owners.all
     return [each.id for each in owner.messages.machine._held.values()]
 
 

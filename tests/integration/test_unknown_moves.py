@@ -71,6 +71,7 @@ async def none_comes(door: Door) -> None:
     await door.complete(found)
 
 
+@pytest.mark.long
 async def test_a_dead_lettering_whose_confirm_is_lost(door: Door, cable: Cable) -> None:
     """It is told done when it is, and the message is in the dead-letter queue, once."""
     await door.send("a")
@@ -105,6 +106,7 @@ async def test_a_deferral_whose_confirm_is_lost(door: Door, cable: Cable) -> Non
     await door.complete(found)
 
 
+@pytest.mark.long
 async def test_an_abandonment_with_changes_whose_confirm_is_lost(door: Door, cable: Cable) -> None:
     """The message comes again, changed, once."""
     await door.send("a")

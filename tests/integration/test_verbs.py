@@ -15,7 +15,7 @@ from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.management.live import HttpBroker
 from bridge.engine.api import Abandon, DeadLetter
 from bridge.engine.clock import now_ms
-from bridge.gateway.messages import message_of
+from bridge.gateway.links.messages import message_of
 from bridge.message.envelopes import Outgoing, encode
 from bridge.model import entity as model
 from bridge.model.entity import EntityStatus
@@ -383,7 +383,7 @@ async def test_what_may_not_enter_is_refused(door: Door) -> None:
 
 
 async def test_applying_updates_and_refuses_what_is_fixed(door: Door) -> None:
-    """What can change is changed at once; RequiresSession is fixed when the entity is created."""
+    """Settings that can change are changed at once; RequiresSession is fixed at the creation."""
     changed = model.Queue(name="orders", lock_duration_ms=30_000, max_delivery_count=2)
     await door.namespace.apply(model.Namespace(queues=(changed,)))
     found = door.namespace.entity(door.path)
@@ -407,9 +407,9 @@ async def test_applying_updates_and_refuses_what_is_fixed(door: Door) -> None:
 async def test_dead_lettering_on_expiration_is_switched_while_the_queue_stands(
     door: Door, is_kept: bool
 ) -> None:
-    """What RabbitMQ expires goes to one place from then on, and no more to the other.
+    """From then on expired messages go to one place, and no more to the other.
 
-    What is kept is in the stream for who peeks, too.
+    A kept message is in the stream for peeks, too.
     """
     for value in (not is_kept, is_kept):
         queue = model.Queue(name="switched", dead_lettering_on_message_expiration=value)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,7 +27,16 @@ RABBITMQ = "BUSBRIDGE_PARITY_RABBITMQ"
 FOLDER = "BUSBRIDGE_PARITY_FOLDER"
 """Variable: where `record.json` is written, a row a run of a test."""
 
-SLEEPERS = ("large_messages_w_sleep",)
+SLEEPERS = (
+    "large_messages_w_sleep",
+    "keep_conn_alive",
+    "resume_after_link_timeout",
+    "session_cancel_scheduled_messages",
+    "github_issue_6178",
+    "schedule_multiple_messages",
+    "session_schedule_message",
+)
+"""Parts of the names of tests that take from two to eleven minutes, the longest first."""
 SLEEPER_S = 1800
 ERROR_MAX = 6000
 _SERVED = "served"
@@ -104,14 +114,25 @@ def _write() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that sleep most, else all wait for them at the end.
+    """Begin with the tests that sleep most, each on a worker of its own: all wait for the last.
 
-    Of one a send takes minutes, as the SDK holds a lock of its own: it gets time.
+    A worker is given two tests at first and keeps the second until the first has ended, so a short
+    one stands behind each that sleeps. Of one a send takes minutes, as the SDK holds a lock of its
+    own: it gets time.
     """
     for item in items:
-        if "large_messages_w_sleep" in item.name:
+        if SLEEPERS[0] in item.name:
             item.add_marker(pytest.mark.timeout(SLEEPER_S))
-    items.sort(key=lambda item: not any(part in item.name for part in SLEEPERS))
+    items.sort(key=_place)
+    count = sum(_place(item) < len(SLEEPERS) for item in items)
+    sleepers, others = items[:count], items[count:]
+    pairs = chain.from_iterable(zip(sleepers, others, strict=False))
+    items[:] = [*pairs, *sleepers[len(others) :], *others[count:]]
+
+
+def _place(item: pytest.Item) -> int:
+    """Return where a test's kind stands among those that sleep; behind them for all others."""
+    return next((at for at, part in enumerate(SLEEPERS) if part in item.name), len(SLEEPERS))
 
 
 def _trust(ca: str) -> None:
@@ -187,4 +208,4 @@ _stand_in()  # before the tests' own conftest is read
 
 @pytest.fixture(scope="session")
 def test_proxy() -> None:
-    """What records calls to Azure; here nothing is recorded."""
+    """It stands for Azure's recorder of calls; here nothing is recorded."""

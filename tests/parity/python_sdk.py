@@ -36,22 +36,29 @@ def _run(broker: Broker, folder: Path, workers: int, chosen: Sequence[str]) -> l
     """Run pytest once; return what became of each test."""
     tests, record = _fetch(folder), folder / "record.json"
     pytest = [sys.executable, "-m", "pytest", "-c", str(HERE / "pytest.ini")]
-    output = ["-q", "--tb=short", "--durations", "10", "-n", str(workers)]
+    output = ["-q", "--tb=short", "--durations", "10"]
+    # A worker that sleeps must not hold a test that others could run.
+    spread = ["-n", str(workers), "--maxschedchunk", "1"]
     left_out = [f"--ignore={tests / name}" for name in LEFT_OUT]
     record.unlink(missing_ok=True)
-    subprocess.run(
-        [
-            *(*pytest, "-p", "tests.parity.plugin", "--rootdir", str(tests), *output, *left_out),
-            *chosen,
-        ],
-        cwd=tests,
-        env={
-            **os.environ,
-            plugin.RABBITMQ: f"{broker.url} {broker.management_url}",
-            plugin.FOLDER: str(folder),
-        },
-        check=False,
-    )
+    # Into a file: a failure that has a reason is no failure of the run, and would read like one.
+    with (folder / "pytest.log").open("a") as log:
+        subprocess.run(
+            [
+                *(*pytest, "-p", "tests.parity.plugin", "--rootdir", str(tests)),
+                *(*output, *spread, *left_out),
+                *chosen,
+            ],
+            cwd=tests,
+            env={
+                **os.environ,
+                plugin.RABBITMQ: f"{broker.url} {broker.management_url}",
+                plugin.FOLDER: str(folder),
+            },
+            check=False,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
     return [Case(**row) for row in json.loads(record.read_text())]
 
 

@@ -22,17 +22,17 @@ from urllib.parse import quote
 from uuid import UUID
 
 from bridge.access.access import Access
-from bridge.gateway.admission import Visit
-from bridge.gateway.connection import Connection
+from bridge.gateway.client.admission import Visit
+from bridge.gateway.client.settings import GatewaySettings
+from bridge.gateway.connection.connection import ClientConnection
 from bridge.gateway.server import Gateway
-from bridge.gateway.settings import Settings
 from bridge.model.access import sign
-from bridge.model.access_rules import RuleSet
+from bridge.model.access_rules import AccessRuleSet
 from bridge.model.entity import AuthorizationRule, Queue, Right
 from bridge.wire.amqp10 import types, writing
 from bridge.wire.amqp10.composite import encode_composite
 from bridge.wire.amqp10.frame import ProtocolHeader, encode_frame
-from bridge.wire.amqp10.message import BATCH_FORMAT, Message, encode_message
+from bridge.wire.amqp10.message import BATCH_FORMAT, AmqpMessage, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import (
     Accepted,
@@ -153,7 +153,7 @@ def frame_of(channel: int, body: bytes) -> bytes:
 def request(operation: str, body: Any, **properties: Any) -> bytes:
     """Return an encoded request."""
     application = {"operation": operation, **properties}
-    return encode_message(Message(MessageProperties(message_id="1"), application, body))
+    return encode_message(AmqpMessage(MessageProperties(message_id="1"), application, body))
 
 
 def message(body: bytes) -> bytes:
@@ -383,7 +383,7 @@ async def converse(gateway: Gateway, generator: random.Random, sas: str, report:
     """Hold one conversation."""
     visit = gateway.admission.enter("127.0.0.1")
     assert isinstance(visit, Visit)
-    connection, sink = Connection(gateway, visit), Sink()
+    connection, sink = ClientConnection(gateway.connections, visit), Sink()
     connection.connection_made(sink)
     connection.data_received(
         ProtocolHeader.SASL.value
@@ -433,7 +433,7 @@ async def fuzz(frames: int, seed: int, *, says_progress: bool = False) -> Report
     loop.set_exception_handler(lambda _, context: watch.seen.append(str(context)))
     report, sas = Report(), token()
     namespace = fresh_namespace()
-    gateway = Gateway(namespace, Access(RuleSet(namespace=(RULE,))), Settings())
+    gateway = Gateway(namespace, Access(AccessRuleSet(namespace=(RULE,))), GatewaySettings())
     last_said = 0
     try:
         while report.mutated < frames:
@@ -443,7 +443,7 @@ async def fuzz(frames: int, seed: int, *, says_progress: bool = False) -> Report
                 raise FaultSeen(f"conversation seed {conversation_seed}: {watch.seen[0]}")
             if report.conversations % 1000 == 0:
                 namespace.forget()
-                gateway.namespace = namespace = fresh_namespace()
+                gateway.connections.namespace = namespace = fresh_namespace()
             if report.mutated - last_said >= frames / 20:
                 last_said = report.mutated
                 report.rss_mb.append(rss_mb())

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.access.access import Access
-from bridge.gateway.admission import Visit
-from bridge.gateway.connection import Connection
+from bridge.gateway.client.admission import Visit
+from bridge.gateway.client.settings import GatewaySettings
+from bridge.gateway.connection.connection import ClientConnection
 from bridge.gateway.server import Gateway
-from bridge.gateway.settings import Settings
-from bridge.model.access_rules import RuleSet
+from bridge.model.access_rules import AccessRuleSet
 from bridge.wire.amqp10 import types, writing
 from bridge.wire.amqp10.composite import encode_composite
 from bridge.wire.amqp10.frame import ProtocolHeader, encode_frame
@@ -155,13 +155,13 @@ def _messages(generator: random.Random) -> list[Step]:
     ]
 
 
-async def _fed(connection: Connection, raw: bytes) -> None:
+async def _fed(connection: ClientConnection, raw: bytes) -> None:
     connection.data_received(raw)
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-async def measure(connection: Connection, name: str, raw: bytes, costs: Costs) -> None:
+async def measure(connection: ClientConnection, name: str, raw: bytes, costs: Costs) -> None:
     """Feed hostile bytes and note what they cost."""
     costs.frames += 1
     if costs.frames % _TRACED_EVERY == 0:
@@ -185,7 +185,7 @@ async def converse(gateway: Gateway, generator: random.Random, sas: str, costs: 
     """Hold one conversation, some of whose frames are hostile."""
     visit = gateway.admission.enter("127.0.0.1")
     assert isinstance(visit, Visit)
-    connection, sink = Connection(gateway, visit), Sink()
+    connection, sink = ClientConnection(gateway.connections, visit), Sink()
     connection.connection_made(sink)
     connection.data_received(
         ProtocolHeader.SASL.value
@@ -223,7 +223,7 @@ async def fuzz(frames: int, seed: int, *, says_progress: bool = False) -> Costs:
     logger.addHandler(watch)
     costs, sas, last_said = Costs(), token(), 0
     namespace = fresh_namespace(MESSAGE_BYTES_MAX)
-    gateway = Gateway(namespace, Access(RuleSet(namespace=(RULE,))), Settings())
+    gateway = Gateway(namespace, Access(AccessRuleSet(namespace=(RULE,))), GatewaySettings())
     try:
         while costs.frames < frames:
             conversation_seed = seed * 1_000_003 + costs.conversations
@@ -233,7 +233,7 @@ async def fuzz(frames: int, seed: int, *, says_progress: bool = False) -> Costs:
             if costs.conversations % 20 == 0:
                 # what it has stored is no cost of the next frame, nor is Python's look at all of it
                 namespace.forget()
-                gateway.namespace = namespace = fresh_namespace(MESSAGE_BYTES_MAX)
+                gateway.connections.namespace = namespace = fresh_namespace(MESSAGE_BYTES_MAX)
                 gc.collect()
             if says_progress and costs.frames - last_said >= frames / 20:
                 last_said = costs.frames

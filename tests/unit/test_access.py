@@ -18,7 +18,7 @@ from bridge.model.access import (
     verify_token,
 )
 from bridge.model.access_policy import read_policy
-from bridge.model.access_rules import RuleSet
+from bridge.model.access_rules import AccessRuleSet
 from bridge.model.claims import Claims, cause_of, missing_right
 from bridge.model.entity import AuthorizationRule, Namespace, Queue, Right
 from bridge.model.errors import ArgumentError, Unauthorized
@@ -33,7 +33,7 @@ ROOT = AuthorizationRule(
 READER = AuthorizationRule(
     name="reader", primary_key="reader-key", rights=frozenset({Right.LISTEN})
 )
-RULES = RuleSet(namespace=(ROOT,), entities={"Orders": (READER,)})
+RULES = AccessRuleSet(namespace=(ROOT,), entities={"Orders": (READER,)})
 NOW_S = 1_795_226_000
 
 RECORDED = {
@@ -241,7 +241,7 @@ def test_wrong_key(key: str, rule: str) -> None:
 
 def test_regenerated_key() -> None:
     """A token dies with the key that signed it; the rule's other key is not affected."""
-    regenerated = RuleSet(
+    regenerated = AccessRuleSet(
         namespace=(
             AuthorizationRule(
                 name=ROOT.name,
@@ -307,7 +307,9 @@ def test_missing_right() -> None:
 def test_rules_of_a_namespace() -> None:
     """The rules of a namespace's definition and those of a file act together."""
     namespace = Namespace(queues=(Queue(name="orders", authorization_rules=(READER,)),))
-    rules = RuleSet.of(namespace).merged(RuleSet(namespace=(ROOT,), entities={"ORDERS": (ROOT,)}))
+    rules = AccessRuleSet.of(namespace).merged(
+        AccessRuleSet(namespace=(ROOT,), entities={"ORDERS": (ROOT,)})
+    )
     assert verify_key("reader", "reader-key", rules).allows(Right.LISTEN, "orders")
     assert verify_key(ROOT.name, ROOT.primary_key, rules).allows(Right.SEND, "new")
     assert len(rules.entities) == 1

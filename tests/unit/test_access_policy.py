@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.model.access_policy import Policy, read_policy
+from bridge.model.access_policy import AccessPolicy, read_policy
 from bridge.model.entity import Right
 from bridge.model.errors import ArgumentError
 from bridge.model.issuers.issuer import ALGORITHMS, ENTRA_AUDIENCES
@@ -18,7 +18,7 @@ GRANT = {"claim": "oid", "value": "x", "role": "Azure Service Bus Data Sender"}
 RULE = {"name": "r", "primaryKey": "secret-key", "rights": ["Send"]}
 
 
-def read(*issuers: Any, **parts: Any) -> Policy:
+def read(*issuers: Any, **parts: Any) -> AccessPolicy:
     """Return what a rules file with these issuers says."""
     return read_policy(json.dumps({"issuers": list(issuers), **parts}))
 

@@ -64,7 +64,7 @@ FAULTLESS = {
 
 @pytest.mark.parametrize("name", FAULTLESS)
 def test_what_holds_has_no_fault(name: str) -> None:
-    """Whatever ordinary use can bring."""
+    """Any history of ordinary use is without a fault."""
     assert faults_of(FAULTLESS[name]) == []
 
 

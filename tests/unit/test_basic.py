@@ -83,7 +83,7 @@ properties = st.builds(
 
 @given(properties)
 def test_properties_survive(sent: Properties) -> None:
-    """What is written is read back with every type and the order of keys."""
+    """Reading written properties gives every type and the order of keys."""
     received = Properties.decode(sent.encode())
 
     assert sent == received

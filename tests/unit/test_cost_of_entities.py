@@ -10,7 +10,7 @@ import pytest
 
 from bridge.broker.management.json_answers import rows
 from bridge.broker.management.listing import Row
-from bridge.engine.administration.reading import Reading
+from bridge.engine.administration.reading import DefinitionTexts
 from bridge.engine.forwarding.forwarding import Forwarding
 from bridge.model import entity as model
 from bridge.topology import definitions
@@ -50,9 +50,9 @@ def answer(size: int, changed: int = -1) -> list[Row]:
     return [Row(*each) for each in rows(json.dumps(forms))]
 
 
-def read(size: int) -> Reading:
+def read(size: int) -> DefinitionTexts:
     """All definitions, read once."""
-    reading = Reading(VHOST)
+    reading = DefinitionTexts(VHOST)
     reading.accept(reading.read_all(answer(size)), b"first", newer=())
     return reading
 
@@ -108,7 +108,7 @@ WORKS: dict[str, Callable[[int], Callable[[], object]]] = {
 
 @pytest.mark.parametrize("what", WORKS)
 def test_a_change_calls_as_many_functions_beside_ten_as_beside_ten_thousand(what: str) -> None:
-    """What grows with the entities of others is a fault."""
+    """The calls may not grow with the number of other entities."""
     counts = [calls_of(WORKS[what](size)) for size in SIZES]
     assert counts[0] > 0
     assert set(counts) == {counts[0]}
@@ -118,7 +118,7 @@ def test_decoding_all_definitions_costs_each_of_them_alike() -> None:
     """The first read grows as the definitions do."""
 
     def calls(size: int) -> int:
-        reading, found = Reading(VHOST), answer(size)
+        reading, found = DefinitionTexts(VHOST), answer(size)
         return calls_of(lambda: reading.read_all(found))
 
     few, many = calls(100), calls(1_000)

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 
 from bridge.broker.node.folder import CONFIGURATION
-from bridge.cli.settings import OPTIONS
+from bridge.cli.main import parser_of
+from bridge.cli.options import ADMIN_PORT_DEFAULT, OPTIONS
 from bridge.model.tiers import PREMIUM_MESSAGE_SIZE_KB
+from bridge.relay.file_secrets import FileSecrets
+from bridge.relay.plan.file import read_file
+from bridge.relay.running.route_run import STOP_S
 from bridge.testing import container
 from bridge.topology.findings import needed_bytes
 
 ROOT = Path(__file__).parents[2]
+LOGIN = "SharedAccessKeyName=all;SharedAccessKey=c2VjcmV0"
 
 
 def test_every_package_of_the_image_is_pinned() -> None:
-    """What pyproject.toml asks for at run time has one version in the image, and a fitting one."""
+    """Each requirement of pyproject.toml has one version in the image, and a fitting one."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = (ROOT / "docker" / "constraints.txt").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
@@ -79,6 +88,77 @@ def compose() -> dict[str, Any]:
     """Return the compose file."""
     found: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
     return found
+
+
+def test_the_relay_of_compose() -> None:
+    """Its options and its file are the command's; it is limited, and has the time that it needs."""
+    found = yaml.safe_load((ROOT / "docker" / "relay.yaml").read_text())
+    relay = found["services"]["relay"]
+    command, verb, *options = relay["entrypoint"]
+    arguments = parser_of().parse_args([verb, *options])
+    (config,) = relay["configs"]
+
+    assert command == "busbridge"
+    assert str(arguments.file) == config["target"]
+    assert config["source"] in found["configs"]
+    assert arguments.admin_port == ADMIN_PORT_DEFAULT
+    assert arguments.host == "0.0.0.0"
+    (port,) = relay["ports"]
+    assert port.endswith(f":{ADMIN_PORT_DEFAULT}")
+    assert "BUSBRIDGE_ADMIN_PORT=5300" in (ROOT / "docker" / "Dockerfile").read_text()
+    assert relay["healthcheck"]["test"] == ["CMD", "/opt/busbridge/health", "ready"]
+    assert set(relay["depends_on"]) <= set(compose()["services"])
+    assert {"mem_limit", "cpus", "pids_limit"} <= set(relay)
+    assert float(relay["stop_grace_period"].removesuffix("s")) > STOP_S
+
+
+def test_the_relay_of_compose_has_the_sides_of_the_documentation(tmp_path: Path) -> None:
+    """The variables are set that docs/hybrid.md names, and its bridge is the service."""
+    relay = yaml.safe_load((ROOT / "docker" / "relay.yaml").read_text())["services"]["relay"]
+    page = (ROOT / "docs" / "hybrid.md").read_text().split("## Moving an application")[1]
+    blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    given = {"BUSBRIDGE_KEY": "a2V5", "AZURE_SERVICE_BUS": f"Endpoint=sb://shop.example/;{LOGIN}"}
+    environment = {
+        name: re.sub(r"\$\{(\w+)[^}]*\}", lambda it: given[it[1]], text)
+        for name, text in relay["environment"].items()
+    }
+
+    file = read_file("".join(blocks[:2]), FileSecrets(tmp_path, environment), uuid4).whole()
+
+    assert {side.host for side in file.sides.values()} == {"shop.example", "bridge"}
+    assert "bridge" in compose()["services"]
+
+
+def unit_of_systemd() -> str:
+    """Return the relay's unit."""
+    return (ROOT / "docker" / "busbridge-relay@.service").read_text()
+
+
+def test_the_relay_of_systemd() -> None:
+    """Its command lines are the command's, and it has the time that it needs to stop."""
+    lines = unit_of_systemd().splitlines()
+    fields = dict(line.split("=", 1) for line in lines if line[:1].isalpha())
+    for name in ("ExecStartPre", "ExecStart"):
+        _, *words = fields[name].split()
+        assert str(parser_of().parse_args(words).file) == "/etc/busbridge/%i.toml"
+
+    assert float(fields["TimeoutStopSec"]) > STOP_S
+    assert fields["KillSignal"] == "SIGTERM"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_systemd_has_no_complaint_of_the_unit(tmp_path: Path) -> None:
+    """With a program that is there."""
+    unit = tmp_path / "busbridge-relay@orders.service"
+    unit.write_text(unit_of_systemd().replace("/opt/busbridge/bin/busbridge", "/bin/true"))
+
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert unit.name not in done.stderr
 
 
 def test_the_virtual_host_of_compose_is_the_bridges_own() -> None:

@@ -13,7 +13,7 @@ from bridge.wire.envelope import Item, MalformedEnvelope, Operation
 from bridge.wire.reply import (
     Done,
     MalformedReply,
-    Refused,
+    Refusal,
     decode_reply,
     encode_done,
     encode_refused,
@@ -35,7 +35,7 @@ IDENTITY = bytes(range(16))
     st.lists(ITEMS, min_size=1, max_size=6), st.sampled_from([Operation.SEND, Operation.SCHEDULE])
 )
 def test_items_survive_the_round_trip(items: list[Item], operation: Operation) -> None:
-    """What a door puts into an envelope comes out of it, in order."""
+    """An envelope's items come out as they were put in, in order."""
     decoded = envelope.decode(envelope.encode(operation, IDENTITY, items))
     assert (operation, IDENTITY, items) == (decoded.operation, decoded.identity, decoded.items)
 
@@ -68,7 +68,7 @@ def test_garbage_is_malformed_and_never_another_error(raw: bytes) -> None:
 def test_replies_survive_the_round_trip() -> None:
     """A reply carries either numbers or Azure's condition with a description."""
     assert Done((1, -47, 2**63 - 1)) == decode_reply(encode_done([1, -47, 2**63 - 1]))
-    assert Refused("c:d", "tëxt") == decode_reply(encode_refused("c:d", "tëxt"))
+    assert Refusal("c:d", "tëxt") == decode_reply(encode_refused("c:d", "tëxt"))
     for wrong in (b"", b"\x03", b"\x01\x00", b"\x01\x00\x01\xff"):
         with pytest.raises(MalformedReply):
             decode_reply(wrong)

@@ -298,6 +298,36 @@ def test_planted_fault(name: str) -> None:
     assert kind in {fault.kind for fault in check(history())}
 
 
+def undone_late(*sends: Event) -> History:
+    """A completion 1,500 ms before a kill that comes again, beside other sends."""
+    return [
+        *(Sent(("x",), 3000), Accepted(("x",), 3005), delivered("x", 1, 3010)),
+        *(*sends, Settled("x", 1, 3500), Killed(5000)),
+        *(delivered("x", 1, 6000, count=1), Settled("x", 1, 6010)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sent_ms", "answered_ms", "is_fault"),
+    [
+        pytest.param(3100, 3200, True, id="RabbitMQ is fast"),
+        pytest.param(3100, 4700, False, id="a confirm took longer than that"),
+        pytest.param(4800, 8000, True, id="a send waited over the kill"),
+        pytest.param(5100, 8000, True, id="a send waited for the bridge"),
+    ],
+)
+def test_a_kill_undoes_what_is_no_older_than_the_slowest_confirm(
+    sent_ms: int, answered_ms: int, *, is_fault: bool
+) -> None:
+    """On a machine so busy that confirms take seconds, acks take them too."""
+    history = undone_late(
+        Sent(("y",), sent_ms),
+        Accepted(("y",), answered_ms),
+        *(delivered("y", 2, 8010), Settled("y", 2, 8020)),
+    )
+    assert {fault.kind for fault in check(history)} == ({"after completion"} if is_fault else set())
+
+
 def test_a_number_of_an_earlier_history() -> None:
     """A number that was given before this history began is found."""
     assert "number twice" in {fault.kind for fault in check(BASE, first_number=2)}
@@ -468,5 +498,5 @@ def test_a_number_of_an_earlier_history() -> None:
     ],
 )
 def test_what_is_allowed(history: History) -> None:
-    """What a kill may leave behind is no fault."""
+    """A state that a kill may leave behind is no fault."""
     assert check(history) == []

@@ -28,6 +28,6 @@ def test_one_number_without_end() -> None:
 
 @pytest.mark.parametrize("text", ["", "[" * 20_000, "{" * 20_000 + "]" * 20_000, '"' + "[" * 2_000])
 def test_what_is_no_json(text: str) -> None:
-    """However deep it is, it is an error that callers know."""
+    """A document of any depth is an error that callers know."""
     with pytest.raises(ValueError, match="line 1"):
         read(text)

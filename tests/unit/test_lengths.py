@@ -18,7 +18,7 @@ LONG = frozenset(
         "bridge/machine/amqp10/endpoint.py",
         "bridge/machine/amqp10/session.py",
         "bridge/machine/sessions/sessions.py",
-        "bridge/sidecar/leader.py",
+        "bridge/sidecar/leader/leader.py",
     }
 )
 """Files that are longer; what is split leaves this list, and nothing joins it."""
@@ -39,7 +39,7 @@ def methods(path: str) -> Iterator[tuple[str, int]]:
 
 
 def test_no_object_has_more_than_35_methods() -> None:
-    """What has more is several things; it is composed of parts instead."""
+    """A larger object is several things, and is composed of parts instead."""
     found = {f"{path}: {name}": count for path in FILES for name, count in methods(path)}
     assert not {name: count for name, count in found.items() if count > METHODS_MAX}
 

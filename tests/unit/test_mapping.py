@@ -157,7 +157,7 @@ def same_value(left: bytes, right: bytes) -> bool:
 
 @given(st.dictionaries(names, values, max_size=8))
 def test_every_type_of_application_property_comes_back_unchanged(wanted: dict[str, bytes]) -> None:
-    """Whatever AMQP 1.0 can say in an application property is said again on the way out."""
+    """Each property that AMQP 1.0 can express is the same on the way out."""
     pairs = [(encode_string(name.encode()), value) for name, value in wanted.items()]
     found = round_trip(section(part.APPLICATION_PROPERTIES, encode_map(pairs)) + data(b"x"))
 
@@ -410,6 +410,19 @@ def test_the_sdk_reads_what_is_written() -> None:
         b"DeadLetterErrorDescription": b"how",
     }
     assert b"".join(message.data) == b"body"
+
+
+@pytest.mark.parametrize(("count", "told"), [(2**31 - 2, 2**31 - 2), (2**31 - 1, 2**31 - 2)])
+def test_a_delivery_count_leaves_room_for_one_more(count: int, told: int) -> None:
+    """.NET shows it as an int, one higher.
+
+    A dead letter that RabbitMQ has made shows the MaxDeliveryCount of today, which may be the
+    largest int.
+    """
+    record = Record(Properties(), b"body")
+    raw = message_from_record(record, sequence_number=1, enqueued_ms=1, delivery_count=count)
+
+    assert decode_payload(memoryview(raw)).header.delivery_count == told
 
 
 def test_a_native_message_may_say_anything_in_the_bridge_s_own_headers() -> None:
@@ -700,7 +713,7 @@ def test_the_first_and_the_last_time_that_clients_can_read(first_ms: int) -> Non
 
 @pytest.mark.parametrize("stored_ms", [-(2**63), 2**63 - 1])
 def test_a_stored_time_is_shown_as_one_that_clients_can_read(stored_ms: int) -> None:
-    """Whatever stored it, a receiver does not fail over it."""
+    """A receiver does not fail over the time, whichever client stored it."""
     field = ("l", stored_ms)
     record = Record(Properties(headers={headers.SCHEDULED_ENQUEUE_TIME: field}), b"x")
     first_or_last = {encode_timestamp(TIME_MIN_MS), encode_timestamp(TIME_MAX_MS)}
@@ -718,7 +731,7 @@ def test_a_group_id_that_is_no_string_is_refused(group_id: bytes) -> None:
 
 @pytest.mark.parametrize("code", [part.MESSAGE_ANNOTATIONS, part.APPLICATION_PROPERTIES])
 def test_a_list_where_a_map_belongs_is_refused(code: int) -> None:
-    """Whatever it holds."""
+    """This holds for lists of any contents."""
     for items in ([], [NULL], [encode_string(b"a"), NULL]):
         with pytest.raises(MappingError, match="is no map"):
             record_from_message(section(code, encode_list(items)) + data(b"x"), new_message_id="m")

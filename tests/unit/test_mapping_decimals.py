@@ -68,7 +68,7 @@ def shown(record: Record, **client: object) -> bytes:
 @pytest.mark.parametrize("code", SECTIONS)
 @pytest.mark.parametrize("said", [IEEE, OLD, DECIMAL64, DECIMAL32])
 def test_each_form_is_stored_and_delivered_as_ieee_s_decimal128(said: bytes, code: int) -> None:
-    """Whatever the sender wrote, in properties, annotations and the footer."""
+    """Each form that a sender may use, in properties, annotations and the footer."""
     record = stored(said, code)
     sections = bytes_in(record.properties.headers or {}, headers.SECTIONS)
     assert sections == of_section(code, IEEE)
@@ -106,7 +106,7 @@ def test_what_dotnet_cannot_hold_is_refused_by_its_name(said: bytes, code: int) 
 
 @pytest.mark.parametrize("said", [NAN, TOO_LARGE, OLD])
 def test_bodies_are_never_touched(said: bytes) -> None:
-    """Whatever is in them."""
+    """This holds for any contents."""
     body = part.descriptor(part.AMQP_VALUE) + encode_list([said])
     record = record_from_message(body, new_message_id="m").record
     assert part.split_sections(shown(record)).body_sections() == body

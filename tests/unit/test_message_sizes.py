@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.gateway.sending import outgoing
-from bridge.machine.arrival import PROPERTIES_BYTES_MAX
+from bridge.gateway.links.sending import outgoing
+from bridge.machine.inbox.arrival import PROPERTIES_BYTES_MAX
 from bridge.message.envelopes import encode, encode_forwarded
 from bridge.model.entity import Queue, Tier
 from bridge.model.tiers import (
@@ -18,12 +18,12 @@ from bridge.model.tiers import (
     sendable_bytes_max,
 )
 from bridge.wire import envelope
-from bridge.wire.amqp10.message import Message, encode_message
+from bridge.wire.amqp10.message import AmqpMessage, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.mapping.fields import MappingError
 from bridge.wire.rest import inward
-from bridge.wire.rest.broker_properties import Given
+from bridge.wire.rest.broker_properties import SenderProperties
 
 TEXTS = st.text(max_size=100)
 VALUES = st.one_of(
@@ -59,10 +59,12 @@ def test_what_may_be_sent_fits_into_one_message_of_rabbitmq(
 ) -> None:
     """Sent, scheduled or forwarded, whatever its sections: the limit counts the envelope."""
     if isinstance(body, bytes):
-        raw = inward.encode(body, Given(message_id="1", label=subject), properties, None, 0)
+        raw = inward.encode(
+            body, SenderProperties(message_id="1", label=subject), properties, None, 0
+        )
     else:
         known = MessageProperties(message_id="1", subject=subject)
-        raw = encode_message(Message(known, properties, body))
+        raw = encode_message(AmqpMessage(known, properties, body))
     rabbitmq_bytes_max = len(raw) + ENVELOPE_BYTES_MAX + spare_bytes
     entity = Queue(name="q", max_message_size_kb=1_024, requires_duplicate_detection=True)
     assert len(raw) <= sendable_bytes_max(entity, Tier.PREMIUM, rabbitmq_bytes_max)

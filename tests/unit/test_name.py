@@ -49,6 +49,24 @@ def test_a_name_that_azure_refuses_is_refused(name: str) -> None:
         check_entity_name("a" * 51, length_max=SHORT_NAME_LENGTH_MAX)
 
 
+@pytest.mark.parametrize("name", ["$Default", "$default", "$DEFAULT", "Contoso.OrderPlaced", "_x"])
+def test_a_rules_name_may_be_the_default_rules_in_any_case(name: str) -> None:
+    """NServiceBus makes its subscriptions with a rule `$default`; the spelling is kept."""
+    rule = model.Rule(name=name, filter=model.FalseFilter())
+    subscription = model.Subscription(topic="events", name="audit", rules=(rule,))
+
+    assert rule.name == name
+    assert subscription.rule(name.swapcase()) is rule
+    assert subscription.rule(name + "x") is None
+
+
+@pytest.mark.parametrize("name", ["", "$Defaults", "$other", "a b", "x" * 51])
+def test_the_error_of_a_rules_name_speaks_of_a_rule(name: str) -> None:
+    """Not of an entity, which the client has not named."""
+    with pytest.raises(ArgumentError, match=r"^The rule name '.*' is not valid: 1 to 50 letters"):
+        model.Rule(name=name, filter=model.TrueFilter())
+
+
 def test_a_name_with_a_tilde_is_taken_by_an_exact_pattern() -> None:
     """A policy for it takes it, and nothing that is called similarly."""
     (pattern,) = patterns(["contoso~orders", "contoso/orders"])

@@ -25,7 +25,7 @@ def files(tmp_path: Path) -> Iterator[NodeFolder]:
 def test_data_of_an_older_rabbitmq_is_named_and_left_alone(
     files: NodeFolder, tmp_path: Path, log: str | None
 ) -> None:
-    """What a node of 3.x or an older 4.x has written is not started on by a newer one."""
+    """A node does not start on the data of 3.x or of an older 4.x."""
     kept = tmp_path / "data" / "rabbit@localhost"
     kept.mkdir()
     if log is not None:

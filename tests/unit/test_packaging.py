@@ -1,4 +1,4 @@
-"""What the wheel holds and asks for: the library alone, and the bridge with the extra `serve`."""
+"""What the wheel holds and asks for: the library alone, and what needs an extra."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a Python that has the library's packages alone."""
     argv = f"sys.argv[1:] = {list(arguments)!r}"
     then = f"{argv}\nfrom bridge.cli.command import main\nsys.exit(main())"
-    return run_without(modules_of("serve") | modules_of("fast"), then)
+    return run_without(modules_of("serve") | modules_of("fast") | modules_of("tools"), then)
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,41 @@ def test_the_command_says_which_extra_is_missing(
 
 
 @pytest.mark.parametrize(
+    "arguments", [("ls",), ("show", "orders"), ("completion", "bash")], ids=" ".join
+)
+def test_the_commands_on_a_namespace_have_an_extra_of_their_own(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named in one sentence, with exit code 2."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert "of the extra 'tools': pip install '.[tools]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_a_login_by_entra_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """azure-identity is not among what the commands need."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    arguments = ["profile", "add", "prod", "--entra", "one.example"]
+    then = f"sys.argv[1:] = {arguments!r}\nfrom bridge.cli.command import main\nsys.exit(main())"
+    done = run_without({"azure"}, then)
+    assert done.returncode == 2
+    assert "pip install '.[azure]'" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("--version",), "busbridge "),
+        (("ls", "--help"), "--watch"),
         (("serve", "--help"), "--rabbitmq-url"),
         (("policies", "report", CONFIG), "orders"),
         (("policies", "generate", CONFIG, "--to", "definitions"), "$active"),
     ],
-    ids=["version", "help", "report", "generate"],
+    ids=["version", "tool", "help", "report", "generate"],
 )
 def test_what_needs_no_extra_works_without(arguments: tuple[str, ...], says: str) -> None:
     """The version, every help, and what `policies` does with text."""
@@ -135,7 +162,7 @@ def test_names_of_the_wheel_are_the_librarys(name: str) -> None:
 
 
 def test_each_public_module_has_a_name_of_the_wheel() -> None:
-    """What is typed is said so, too."""
+    """Typed modules are marked as typed, too."""
     found = {each.relative_to(ALIASES).as_posix() for each in ALIASES.rglob("*") if each.is_file()}
     assert "py.typed" in found
     assert (ROOT / "bridge" / "py.typed").exists()

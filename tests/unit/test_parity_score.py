@@ -38,7 +38,7 @@ def names(cases: list[Case]) -> list[str]:
 
 
 def test_a_failure_without_a_reason_is_named() -> None:
-    """A test of which one run failed has failed, whatever its other runs did."""
+    """A test counts as failed when one of its runs has failed."""
     assert names(Score("X", CASES, [SESSIONS]).unexplained()) == ["test_queues.py::test_send"]
 
 
@@ -53,7 +53,7 @@ def test_a_reason_is_that_of_one_error() -> None:
 
 
 def test_the_first_reason_that_fits_is_the_reason() -> None:
-    """Those after it have nothing to explain."""
+    """The reasons after it have nothing to explain."""
     assert Score("X", CASES, [SESSIONS, LOCKS]).stale() == [r".*::test_lock"]
     assert Score("X", CASES, [LOCKS, SESSIONS]).stale() == []
 
@@ -97,7 +97,7 @@ def test_only_what_is_between_the_marks_is_written_anew(tmp_path: Path) -> None:
 
 
 def test_cases_are_kept(tmp_path: Path) -> None:
-    """What is saved can be scored again."""
+    """Saved cases can be scored again."""
     save(CASES, tmp_path / "cases.json")
     assert load(tmp_path / "cases.json") == CASES
 

@@ -48,7 +48,7 @@ def test_ports_differ() -> None:
 
 
 def test_a_port_that_was_asked_for() -> None:
-    """It comes first; who else listens on it makes an error that has its number."""
+    """It is tried first; when it is taken, the error has its number."""
     (wanted,) = lasting_ports(1)
     with Ports(3, asked_for=(wanted, 0)) as ports:
         assert ports.numbers[0] == wanted

@@ -25,7 +25,7 @@ TEXTS = {
     ],
 )
 def test_a_change_selects_the_tests_that_are_about_it(path: str, tests: list[str]) -> None:
-    """Those that import the module, name the file, or are the file."""
+    """They import the module, name the file, or are the file."""
     assert about([path], TEXTS, TEXTS.__getitem__) == tests
 
 

@@ -11,7 +11,7 @@ from bridge.model.issuers.renewal import (
     RENEW_FILE_S,
     RENEW_S,
     RETRY_S,
-    Renewal,
+    KeysRenewal,
 )
 from bridge.model.issuers.web_keys import KeySet, WebKey
 
@@ -20,7 +20,7 @@ KEYS = KeySet((WebKey(kid="k", algorithms=frozenset(("RS256",)), key=None),))
 
 def test_keys_are_fetched_at_once_and_then_every_five_minutes() -> None:
     """A failed fetch is repeated sooner, and leaves the keys."""
-    renewal = Renewal()
+    renewal = KeysRenewal()
     assert renewal.due_s <= 0
     assert renewal.keys(0) is None
     renewal.begin(100)
@@ -37,7 +37,7 @@ def test_keys_are_fetched_at_once_and_then_every_five_minutes() -> None:
 
 def test_keys_are_kept_for_a_day_without_their_issuer() -> None:
     """From the last fetch that succeeded; those of a file for ever."""
-    renewal, of_file = Renewal(), Renewal(is_file=True)
+    renewal, of_file = KeysRenewal(), KeysRenewal(is_file=True)
     for each in (renewal, of_file):
         each.begin(0)
         each.succeed(KEYS, 0)
@@ -51,7 +51,7 @@ def test_keys_are_kept_for_a_day_without_their_issuer() -> None:
 
 def test_a_missed_key_brings_the_next_fetch_forward() -> None:
     """One that is asked for during a fetch has another fetch: the first may be older."""
-    renewal = Renewal()
+    renewal = KeysRenewal()
     renewal.begin(0)
     renewal.ask()
     renewal.succeed(KEYS, 1)
@@ -72,8 +72,8 @@ STEPS = st.lists(
 
 @given(steps=STEPS)
 def test_fetches_are_ten_seconds_apart_and_never_stop(steps: list[tuple[str, float]]) -> None:
-    """Whatever is asked and whatever fails: the next is due in 10 s to 5 min, keys are young."""
-    renewal, now_s, fetched_s, begun_s = Renewal(), 0.0, None, None
+    """With any questions and failures: the next is due in 10 s to 5 min, and keys are young."""
+    renewal, now_s, fetched_s, begun_s = KeysRenewal(), 0.0, None, None
     for what, wait_s in steps:
         if what == "wait":
             now_s += wait_s

@@ -36,7 +36,7 @@ from bridge.wire.amqp10.types import (
 )
 from bridge.wire.amqp10.writing import encode
 from bridge.wire.atom.rules import filter_node, read_filter
-from bridge.wire.atom.writing import INSTANCE, Node, document
+from bridge.wire.atom.writing import INSTANCE, XmlElement, document
 from bridge.wire.atom.xml import parse
 from bridge.wire.filter_values import DATETIME_OFFSET, TIMESPAN, URI, from_amqp
 from bridge.wire.rule_values import amqp_value, rule_value
@@ -203,7 +203,7 @@ def test_what_an_older_bridge_reads_of_each() -> None:
 
 
 def test_a_value_that_was_changed_by_hand_or_by_an_older_bridge_counts() -> None:
-    """What stands beside it is the exact form of another value then, or of a newer type."""
+    """The value beside it is then the exact form of another value, or of a newer type."""
     form: Any = to_json(subscription(Whole(3, "long")))
     (pair,) = form["rules"][0]["filter"]["properties"]
     for change, wanted in [
@@ -244,7 +244,7 @@ def test_the_values_of_a_document_are_read_with_their_types() -> None:
     values = [Whole(3, "long"), 3, Decimal("1.50"), Span.of_ticks(15), Span.of_ticks(-15)]
     pairs = tuple((str(index), value) for index, value in enumerate(values))
     node = filter_node(model.CorrelationFilter(properties=pairs))
-    root = Node("R", children=(node,), attributes={"xmlns:i": INSTANCE})
+    root = XmlElement("R", children=(node,), attributes={"xmlns:i": INSTANCE})
     (found,) = parse(document(root), elements_max=100)
     given = read_filter(found.find("Filter"))
     assert isinstance(given, model.CorrelationFilter)

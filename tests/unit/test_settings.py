@@ -46,6 +46,16 @@ def test_an_option_wins_over_its_variable() -> None:
     assert settings.tier is None
 
 
+def test_the_drain_is_whole_seconds() -> None:
+    """0 for none, an hour at most."""
+    assert read_settings(argparse.Namespace(), {}).drain_s == 4
+    assert read_settings(argparse.Namespace(), {"BUSBRIDGE_DRAIN": "0"}).drain_s == 0
+    assert read_settings(argparse.Namespace(drain="3600"), {}).drain_s == 3_600
+    for wrong in ("-1", "3601", "1.5", "long"):
+        with pytest.raises(SettingsError, match="--drain takes a number from 0 to 3600"):
+            read_settings(argparse.Namespace(drain=wrong), {})
+
+
 def test_ports_of_tls_alone() -> None:
     """Several may be asked for; none is taken unasked without a certificate that was given."""
     both = read_settings(argparse.Namespace(tls_port="5671, 443"), {})
@@ -117,6 +127,7 @@ def test_variables_that_are_none_of_the_bridge_s() -> None:
         "BUSBRIDGE_CONFG": "x",
         "BUSBRIDGE_WHATEVER_ELSE": "x",
         "BUSBRIDGE_CONFIG": "x",
+        "BUSBRIDGE_NAMESPACE": "x",
         "BUSBRIDGE_TEST_RABBITMQ": "x",
         "BUSBRIDGE_PARITY_RABBITMQ": "x",
         "BUSBRIDGE_FAILPOINT": "x",

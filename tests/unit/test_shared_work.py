@@ -60,7 +60,7 @@ STEPS = st.lists(
 def test_every_caller_has_one_run_that_began_after_its_question_and_had_its_items(
     steps: list[tuple[str, object]],
 ) -> None:
-    """Whoever fails, or is cancelled; one run at a time, and no run for nobody."""
+    """Callers may fail or be cancelled; there is one run at a time, and none without a caller."""
     asyncio.run(_play(steps))
 
 

@@ -89,7 +89,7 @@ def test_a_waiting_stamp_comes_off_again(
 
 @pytest.mark.parametrize("table", [None, {}, {headers.WAITING: ("x", b"short")}])
 def test_a_message_without_a_waiting_stamp_is_refused(table: Table | None) -> None:
-    """What was not scheduled by the bridge is no scheduled message."""
+    """A message that the bridge has not scheduled is no scheduled message."""
     with pytest.raises(ValueError, match="scheduled"):
         stamp.unwait(Properties(headers=table).encode())
 

@@ -12,7 +12,7 @@ import yaml
 
 from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.node.installation import Installation
-from bridge.cli.settings import OPTIONS
+from bridge.cli.options import OPTIONS
 from bridge.model.access_policy import read_policy
 from bridge.testing import container, plugin
 from bridge.testing.rabbitmq import NoRabbitMQ, rabbitmq_flags

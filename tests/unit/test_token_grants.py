@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.access.access import Access
-from bridge.gateway.grants import Grants
-from bridge.model.access_policy import Policy
+from bridge.gateway.client.grants import Grants
+from bridge.model.access_policy import AccessPolicy
 from bridge.model.access_rules import Segments
 from bridge.model.claims import Claims, Grant
 from bridge.model.entity import Right
@@ -69,7 +69,7 @@ def test_rights_are_the_sum_of_the_grants_that_match(
 
 @given(grant=GRANTS, claims=CLAIMS)
 def test_only_texts_and_lists_of_texts_match(grant: TokenGrant, claims: dict[str, Any]) -> None:
-    """What a grant gives, it gives for a text that is there as it is, and within its scope."""
+    """A grant is for a text that is there as it is, and within its scope."""
     value: Any = claims
     for name in grant.claim:
         value = value.get(name) if isinstance(value, dict) else None
@@ -146,8 +146,8 @@ def test_a_token_whose_issuer_is_no_longer_named_gives_nothing() -> None:
         claim=("sub",), values=frozenset({"me"}), rights=frozenset({Right.SEND}), scope=("q",)
     )
     token = WebToken(issuer="i", claims={"sub": "me"}, expires_s=0)
-    assert token.grants(Policy(issuers=(issuer_of([grant]),)), ())
-    assert not token.grants(Policy(), ())
+    assert token.grants(AccessPolicy(issuers=(issuer_of([grant]),)), ())
+    assert not token.grants(AccessPolicy(), ())
 
 
 def test_groups_that_were_left_out_are_told_from_none() -> None:
@@ -176,9 +176,9 @@ class _Groups(list[str]):
 def test_a_token_of_many_groups_that_is_put_for_many_names_is_read_once_a_change() -> None:
     """4,500 groups for 1,000 names would hold up everybody for a quarter of a second."""
 
-    def policy(*values: str) -> Policy:
+    def policy(*values: str) -> AccessPolicy:
         grant = TokenGrant(claim=("groups",), values=frozenset(values), rights=frozenset(Right))
-        return Policy(issuers=(issuer_of([grant]),))
+        return AccessPolicy(issuers=(issuer_of([grant]),))
 
     groups = _Groups(f"g{number}" for number in range(100))
     token = WebToken(issuer="i", claims={"groups": groups}, expires_s=2e9)
@@ -206,7 +206,7 @@ def test_a_right_is_found_without_a_look_at_the_tokens_of_all_other_names() -> N
             looks += 1
             return super().covers(path)
 
-    access = Access(Policy())
+    access = Access(AccessPolicy())
     grants = Grants(access, str)
     for turn in range(200):
         name = f"q{turn}"

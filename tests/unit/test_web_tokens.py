@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.model.access_policy import Policy
+from bridge.model.access_policy import AccessPolicy
 from bridge.model.claims import cause_of
 from bridge.model.entity import Right
 from bridge.model.errors import ArgumentError, Unauthorized
@@ -50,10 +50,10 @@ KEYS = {
     ISSUER: read_keys(jwks(ONE.jwk(), EC.jwk())),
     OTHER: read_keys(jwks(OTHERS.jwk())),
 }
-POLICY = Policy(issuers=(issuer(), issuer(OTHER)))
+POLICY = AccessPolicy(issuers=(issuer(), issuer(OTHER)))
 
 
-def verify(text: str, now_s: float | None = None, policy: Policy = POLICY) -> WebToken:
+def verify(text: str, now_s: float | None = None, policy: AccessPolicy = POLICY) -> WebToken:
     """Verify a token by the keys of both issuers."""
     at_s = time.time() if now_s is None else now_s
     return verify_web_token(text, policy, lambda found: KEYS.get(str(found)), at_s)
@@ -254,7 +254,7 @@ def test_a_key_serves_its_own_algorithm_alone() -> None:
     keys = read_keys(jwks(made.jwk(alg="RS256")))
     with pytest.raises(Unauthorized, match=r"^MalformedToken: .*another algorithm"):
         verify_by(keys, made.token())
-    policy = Policy(issuers=(issuer(algorithms=("RS256",)),))
+    policy = AccessPolicy(issuers=(issuer(algorithms=("RS256",)),))
     with pytest.raises(Unauthorized, match=r"^MalformedToken: .*algorithm is none of RS256\."):
         verify(EC.token(), policy=policy)
 

@@ -29,7 +29,7 @@ _OF_QUEUES = frozenset((BASIC_CONSUME_OK, BASIC_GET_OK, BASIC_GET_EMPTY))
 process gives none: its Raft server is stopped, or has no leader within half a minute."""
 
 
-class Question:
+class PendingCall:
     """A method that was sent and whose answer is due."""
 
     __slots__ = ("answers", "future", "timer")
@@ -82,7 +82,7 @@ class Calls:
         self.before_write: Callable[[], None] = _nothing
         self.give_up = give_up
         self._timeout_s = timeout_s
-        self._questions: deque[Question] = deque()
+        self._questions: deque[PendingCall] = deque()
         self._has_left_asking = False
 
     @property
@@ -114,7 +114,7 @@ class Calls:
         if self.close_reason is not None:
             raise self.close_reason.again()
         loop = self.transport.loop
-        question = Question(answers or (method + 1,), future or loop.create_future())
+        question = PendingCall(answers or (method + 1,), future or loop.create_future())
         question.timer = loop.call_later(self._timeout_s, self._expire, question)
         self._questions.append(question)
         self.before_write()
@@ -152,11 +152,11 @@ class Calls:
         failure.__cause__ = error
         self.give_up(failure)
 
-    def _expire(self, question: Question) -> None:
+    def _expire(self, question: PendingCall) -> None:
         names = ", ".join(f"{answer >> 16}.{answer & 0xFFFF}" for answer in question.answers)
         question.fail(BrokerSilent(text=f"RabbitMQ sent no {names} within {self._timeout_s:g} s"))
 
-    def take(self, number: int) -> Question:
+    def take(self, number: int) -> PendingCall:
         """Remove and return the question that a method answers; ValueError when there is none."""
         for index, question in enumerate(self._questions):
             if number in question.answers:

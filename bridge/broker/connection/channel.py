@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
 
-from bridge.broker.connection.calls import RPC_TIMEOUT_S, Calls, Question
+from bridge.broker.connection.calls import RPC_TIMEOUT_S, Calls, PendingCall
 from bridge.broker.connection.consumers import ChannelConsumers
 from bridge.broker.connection.declarations import Declarations
 from bridge.broker.connection.delivery import Delivery
@@ -48,7 +48,8 @@ BODY_BYTES_MAX = 512 << 20
 class Channel:
     """A channel of a connection; `Connection.channel` makes one.
 
-    For a short exchange a channel serves as a context manager, whose end is `abandon`.
+    For a short exchange a channel serves as a context manager. At its end the channel is closed, by
+    `abandon`; in order, it goes to its keeper when it has one.
 
     Attributes:
         number: the channel's number on the connection.
@@ -57,8 +58,11 @@ class Channel:
         consumers: takes messages out of queues, and settles them.
         publisher: publishes.
         closed: set when the channel is closed.
+        ack, reject, nack: those of `consumers`.
         close_reason: why the channel is closed; None while it is open.
+        is_closed: whether it is closed; RabbitMQ has taken back its unsettled messages.
         on_closed: called once with the reason.
+        keeper: takes the channel at the end of a short exchange, for the next one.
     """
 
     def __init__(
@@ -76,13 +80,18 @@ class Channel:
         self._calls = Calls(transport, number, self._give_up, timeout_s)
         self.declarations = Declarations(self._calls)
         self.consumers = ChannelConsumers(self, self._calls)
+        self.ack = self.consumers.ack
+        self.reject = self.consumers.reject
+        self.nack = self.consumers.nack
         self.publisher = ChannelPublisher(self._calls, confirm_timeout_s)
         self.close_reason: BrokerError | None = None
+        self.is_closed = False
         self.closed = asyncio.Event()
         self.on_closed: Callable[[BrokerError], None] | None = None
+        self.keeper: Callable[[Channel], None] | None = None
         self._on_free = on_free
         self._close_timeout_s = min(timeout_s, CLOSE_TIMEOUT_S)
-        self._content: tuple[int, object, Question | None] | None = None
+        self._content: tuple[int, object, PendingCall | None] | None = None
         self._properties = b""
         self._size = 0
         self._chunks: list[bytes] = []
@@ -107,7 +116,10 @@ class Channel:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.abandon()
+        if error is None and self.keeper is not None and self.close_reason is None:
+            self.keeper(self)
+        else:
+            self.abandon()
 
     @property
     def is_blocked(self) -> bool:
@@ -336,6 +348,7 @@ class Channel:
                 self._closing.set_result(None)
             return
         self.close_reason = error
+        self.is_closed = True
         self._calls.close(error)
         self._content = None
         self._chunks.clear()

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from bridge.broker.connection.calls import Calls, Question
+from bridge.broker.connection.calls import Calls, PendingCall
 from bridge.broker.connection.delivery import Delivery
 from bridge.wire import amqp091 as wire
 from bridge.wire.basic import Table, short_string
@@ -200,7 +200,16 @@ class ChannelConsumers:
         if not self._outstanding:
             self._tell_settled()
 
-    def reject(self, tag: int, requeue: bool) -> None:
+    def ack_all(self) -> None:
+        """Ack all outstanding deliveries at the end of this turn of the loop.
+
+        Raises:
+            BrokerError: the channel is closed.
+        """
+        if self._outstanding:
+            self.ack(next(reversed(self._outstanding)), multiple=True)
+
+    def reject(self, tag: int, requeue: bool = True) -> None:
         """Return a delivery to its queue, or dead-letter it (basic.reject).
 
         A return raises the message's delivery count on every version.
@@ -304,7 +313,7 @@ class ChannelConsumers:
             self._channel,
         )
 
-    def answer_get(self, question: Question, delivery: Delivery) -> None:
+    def answer_get(self, question: PendingCall, delivery: Delivery) -> None:
         """Answer a get with its message; return the message when the get's future is done."""
         self._outstanding[delivery.tag] = None
         if not question.resolve(delivery):

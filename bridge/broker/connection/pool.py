@@ -49,7 +49,7 @@ Serve = Callable[["_Member", Connection], Awaitable[None]]
 log = logging.getLogger(__name__)
 
 
-class Lease:
+class ConnectionLease:
     """A queue's or an entity's use of one connection, until that connection ends."""
 
     def __init__(self, connection: Connection, owner: str) -> None:
@@ -57,7 +57,7 @@ class Lease:
         self.owner = owner
 
     def __repr__(self) -> str:
-        return f"<Lease of {self.connection!r} for {self.owner!r}>"
+        return f"<ConnectionLease of {self.connection!r} for {self.owner!r}>"
 
     async def channel(self) -> Channel:
         """Open a channel for the lease's owner."""
@@ -73,7 +73,7 @@ class Lease:
         return self.connection.is_blocked
 
 
-class Route:
+class ChannelRoute:
     """Channels to one queue or entity, on the connection that serves it at the time."""
 
     def __init__(self, pool: Pool, owner: str) -> None:
@@ -139,11 +139,11 @@ class Pool:
         """Whether any connection is up."""
         return bool(self.connections)
 
-    def route(self, owner: str) -> Route:
+    def route(self, owner: str) -> ChannelRoute:
         """Return a route to a queue or an entity."""
-        return Route(self, owner)
+        return ChannelRoute(self, owner)
 
-    async def lease(self, owner: str) -> Lease:
+    async def lease(self, owner: str) -> ConnectionLease:
         """Return a lease of the connection that serves a queue or an entity, once it is up."""
         while True:
             member = self._member(owner)
@@ -152,9 +152,9 @@ class Pool:
                 with self._supervisor.waits.begin(owner, reason):
                     await member.ready.wait()
             if member.connection is not None and self._member(owner) is member:
-                return Lease(member.connection, owner)
+                return ConnectionLease(member.connection, owner)
 
-    def lease_now(self, owner: str) -> Lease:
+    def lease_now(self, owner: str) -> ConnectionLease:
         """Return a lease of the connection that serves a queue or an entity, without waiting.
 
         Raises:
@@ -163,10 +163,10 @@ class Pool:
         connection = self._member(owner).connection
         if connection is None:
             raise ConnectionLost(text="not connected")
-        return Lease(connection, owner)
+        return ConnectionLease(connection, owner)
 
     @asynccontextmanager
-    async def apart(self, owner: str) -> AsyncIterator[Lease]:
+    async def apart(self, owner: str) -> AsyncIterator[ConnectionLease]:
         """Lease a new connection for one purpose; a slow answer on it delays no other queue.
 
         Raises:
@@ -174,7 +174,7 @@ class Pool:
         """
         connection = await Connection.open(self.endpoint, name=f"{self._name} {owner}")
         try:
-            yield Lease(connection, owner)
+            yield ConnectionLease(connection, owner)
         finally:
             await connection.close()
 

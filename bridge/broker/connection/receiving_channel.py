@@ -10,8 +10,9 @@ from typing import Any
 from bridge.background.tasks import Tasks
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
-from bridge.broker.errors import BrokerError
+from bridge.broker.errors import BrokerError, BrokerSilent
 
+OnClosed = Callable[[BrokerError], None]
 OnGot = Callable[[Delivery | None], None]
 
 _LOOKS = Tasks()
@@ -22,12 +23,28 @@ class ReceivingChannel:
 
     Attributes:
         channel: the channel itself.
+        on_closed: called when the channel ends without `close`.
+        is_closed: whether the channel has ended; RabbitMQ has taken back its unsettled messages.
+        ack, reject, nack: its settlements.
+        flush, when_written: see the channel.
     """
 
-    __slots__ = ("_ends", "_starting", "channel")
+    __slots__ = (
+        "_ends", "_starting", "ack", "channel", "flush", "is_closed", "nack", "on_closed", "reject",
+        "when_written",
+    )  # fmt: skip
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, on_closed: OnClosed | None = None) -> None:
         self.channel = channel
+        self.on_closed = on_closed
+        # Attributes, and no properties or methods: a call for each message less.
+        self.is_closed = channel.is_closed
+        self.ack = channel.ack
+        self.reject = channel.reject
+        self.nack = channel.nack
+        self.flush = channel.flush
+        self.when_written = channel.when_written
+        channel.on_closed = self._on_closed
         self._starting: dict[str, asyncio.Future[Any]] = {}
         self._ends: dict[str, Callable[[], None]] = {}
 
@@ -35,9 +52,18 @@ class ReceivingChannel:
         return f"ReceivingChannel({self.channel!r})"
 
     @property
-    def is_closed(self) -> bool:
-        """Whether the channel has ended; RabbitMQ has taken back its unsettled messages."""
-        return self.channel.close_reason is not None
+    def outstanding(self) -> int:
+        """The count of deliveries that are not settled."""
+        return self.channel.consumers.outstanding
+
+    @property
+    def on_settled(self) -> Callable[[], None] | None:
+        """Called whenever the last such delivery is settled."""
+        return self.channel.consumers.on_settled
+
+    @on_settled.setter
+    def on_settled(self, call: Callable[[], None] | None) -> None:
+        self.channel.consumers.on_settled = call
 
     def consume(
         self,
@@ -78,30 +104,28 @@ class ReceivingChannel:
         """Ask for the queue's numbers of ready messages and of consumers."""
         _LOOKS.start(self._look(queue, on_seen, on_silent))
 
-    def ack(self, tag: int) -> None:
-        """Ack a message."""
-        self.channel.consumers.ack(tag)
-
-    def reject(self, tag: int) -> None:
-        """Return a message, counted as a failed delivery on every version."""
-        self.channel.consumers.reject(tag, True)
-
-    def nack(self, tag: int) -> None:
-        """Return a message, counted before 4.3 only."""
-        self.channel.consumers.nack(tag)
-
     def barrier(self, on_passed: Callable[[], None]) -> None:
         """Call `on_passed` when RabbitMQ has carried out all earlier requests of this channel."""
         self.channel.barrier().add_done_callback(partial(self._on_passed, on_passed))
 
     def close(self) -> None:
         """Close the channel; unsettled messages go back to their queue."""
+        self.on_closed = None
         self.channel.abandon()
+
+    def _on_closed(self, error: BrokerError) -> None:
+        self.is_closed = True
+        if self.on_closed is not None:
+            self.on_closed(error)
 
     def _cancel(self, tag: str) -> None:
         if not self.is_closed:
             ended = self.channel.consumers.cancel(tag)
-            ended.add_done_callback(lambda answer: self._on_ended(tag))
+            ended.add_done_callback(partial(self._on_cancelled, tag))
+
+    def _on_cancelled(self, tag: str, answer: asyncio.Future[Any]) -> None:
+        if not self.is_closed:
+            self._on_ended(tag)
 
     def _on_ended(self, tag: str) -> None:
         self._starting.pop(tag, None)
@@ -112,9 +136,11 @@ class ReceivingChannel:
     def _on_got(
         self, on_got: OnGot, on_silent: Callable[[], None], answer: asyncio.Future[Delivery | None]
     ) -> None:
+        if self.is_closed:
+            return
         if answer.cancelled() or answer.exception() is not None:
             on_silent()
-        elif not self.is_closed:
+        else:
             on_got(answer.result())
 
     async def _look(
@@ -123,10 +149,16 @@ class ReceivingChannel:
         try:
             state = await self.channel.declarations.declare_queue(queue, passive=True)
         except BrokerError:
-            on_silent()
+            if not self.is_closed:
+                on_silent()
         else:
             on_seen(state.messages, state.consumers)
 
     def _on_passed(self, on_passed: Callable[[], None], barrier: asyncio.Future[None]) -> None:
-        if not barrier.cancelled() and barrier.exception() is None:
+        if barrier.cancelled():
+            return
+        error = barrier.exception()
+        if error is None:
             on_passed()
+        elif isinstance(error, BrokerSilent) and not self.is_closed:
+            self.barrier(on_passed)  # the answer to the first may come later; it comes before this

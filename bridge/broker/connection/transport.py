@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import cast
 
 from bridge.broker.connection.frame_handler import FrameHandler
-from bridge.broker.connection.socket_writer import SocketWriter
 from bridge.broker.errors import ConnectionLost, TlsRefused
+from bridge.socket_writer import SocketWriter
 from bridge.wire.amqp091 import (
     FRAME_BODY,
     FRAME_END,

@@ -15,6 +15,7 @@ from typing import IO
 
 from bridge.broker.errors import NodeFailed
 from bridge.broker.node.ports import lasting_ports
+from bridge.broker.node.processes import ERL_AFLAGS, PROC_SELF, ending_without_parent
 
 PLUGINS = ("rabbitmq_management",)
 
@@ -179,14 +180,20 @@ class NodeFolder:
         path.write_text(self._wanted_cookie or secrets.token_hex(16).upper())
         path.chmod(0o400)
 
-    def environment(self, ports: NodePorts, *, path: str) -> dict[str, str]:
+    def environment(self, ports: NodePorts, *, path: str, has_epmd: bool) -> dict[str, str]:
         """Return the environment variables of the node and of epmd.
 
         Args:
             ports: the ports that `write` was given.
             path: PATH, with the node's Erlang on it.
+            has_epmd: the node has an epmd of this process, and may not start one that nobody ends.
         """
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("RABBITMQ_", "ERL_"))}
+        arguments: tuple[str, ...] = ERLANG_ARGUMENTS
+        if PROC_SELF.exists():
+            arguments += "-eval", ending_without_parent()
+            if has_epmd:
+                kept[ERL_AFLAGS] = "-start_epmd false"
         return kept | {
             "PATH": path,
             "HOME": str(self._path / "home"),
@@ -205,7 +212,7 @@ class NodeFolder:
             "RABBITMQ_CONFIG_FILE": str(self._path / "rabbitmq"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._path / "enabled_plugins"),
             "RABBITMQ_CONF_ENV_FILE": os.devnull,
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(ERLANG_ARGUMENTS),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(arguments),
         }
 
     def last_words(self) -> str:

@@ -3,7 +3,8 @@
 The ports of AMQP and management are chosen once and kept in the folder, unless they are given;
 those of the distribution and of epmd are free ones, new at each start. A node starts epmd by itself
 and never stops it, so the bridge starts epmd as a second child. Node and epmd end with the bridge,
-however the bridge ends (on Linux the kernel ends them).
+however the bridge ends (on Linux the kernel ends them, and a node that has started looks for its
+bridge once: Erlang does not heed the kernel's signal while it boots).
 """
 
 from __future__ import annotations
@@ -197,7 +198,11 @@ class Node:
         self.endpoint = Endpoint(hosts=(("127.0.0.1", ports.amqp),))
         has_api = self._files.has_management
         self.management_url = f"http://127.0.0.1:{ports.management}" if has_api else ""
-        self._environment = self._files.environment(ports, path=self._installation.path)
+        self._environment = self._files.environment(
+            ports,
+            path=self._installation.path,
+            has_epmd=self._shares_epmd or self._installation.epmd() is not None,
+        )
 
     async def _start_epmd(self) -> None:
         if self._shares_epmd or (self._epmd is not None and self._epmd.returncode is None):

@@ -16,6 +16,12 @@ from bridge.broker.errors import NodeFailed
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when its parent dies."""
 
+PROC_SELF = Path("/proc/self")
+"""The process's own folder; where there is none, the node cannot look for its parent."""
+
+ERL_AFLAGS = "ERL_AFLAGS"
+"""The variable of arguments that Erlang puts before all others."""
+
 _POLL_S = 0.1
 _TRIES_MAX = 100
 
@@ -30,6 +36,22 @@ def die_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(1)
+
+
+def ending_without_parent() -> str:
+    """Return Erlang code for a child of this process: it ends its node when this process is gone.
+
+    `die_with_parent` is not enough: Erlang catches SIGTERM from its first milliseconds on, and
+    drops it until its kernel runs (0.3 s on an idle machine). So a node looks once for its parent,
+    when it has started. The code has no spaces: RabbitMQ's script splits arguments at them.
+    """
+    parent = PROC_SELF.readlink()  # as /proc names it, which may be that of another PID namespace
+    return (
+        f'case(file:read_file("{PROC_SELF}/stat"))of{{ok,S}}->'
+        'case(string:lexemes(lists:last(string:split(S,")",all)),"\\s"))of'
+        f'[_,P|_]when(P=/=<<"{parent}">>)->init:stop();'
+        f'(_)->(os:unsetenv("{ERL_AFLAGS}"))end;(_)->(ok)end.'
+    )
 
 
 async def end_leftovers(folder: Path, *, spared: Container[int] = ()) -> None:

@@ -9,7 +9,7 @@ the channel is connected to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ OFFSET = "x-stream-offset"
 FIRST: tuple[str, object] = ("S", b"first")
 LAST: tuple[str, object] = ("S", b"last")
 """A start at the last chunk, which contains some of the last entries."""
+NEXT: tuple[str, object] = ("S", b"next")
 
 EMPTY_S = 2.0
 """Time without a delivery after which a stream has no entry from the start on, or is silent."""
@@ -46,7 +47,7 @@ def since(time_s: int) -> tuple[str, object]:
     return ("T", max(time_s, 0))
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """One entry of a stream.
 
     Attributes:
@@ -60,42 +61,52 @@ class Entry(NamedTuple):
     body: bytes
 
 
-Take = Callable[[Entry], bool]
+Take = Callable[[StreamEntry], bool]
 """Called with an entry; returns whether the entry is the last one wanted."""
+
+
+class StreamRead(NamedTuple):
+    """One stream that is read.
+
+    Attributes:
+        start: `FIRST`, `LAST`, `at` an offset or `since` a time.
+    """
+
+    stream: str
+    start: tuple[str, object]
+    take: Take
 
 
 class _Reading:
     """One consumer of a stream: it counts deliveries, and stops when `take` returns True."""
 
-    def __init__(self, channel: Channel, prefetch: int, take: Take) -> None:
-        self._channel = channel
-        self._prefetch = prefetch
-        self._take = take
-        self._came = asyncio.Event()
+    def __init__(self, channel: Channel, prefetch: int, read: StreamRead) -> None:
+        self.channel = channel
+        self.prefetch = prefetch
+        self.read = read
+        self.came = asyncio.Event()
         self._seen = 0
-        self._last_tag = 0
+        self.last_tag = 0
+        self.consumer = ""
         self._error: Exception | None = None
         self.count = 0
         self.is_enough = False
 
-    async def begin(self, stream: str, start: tuple[str, object]) -> None:
-        """Set the prefetch and start the consumer, in one packet to keep peeks fast."""
-        arguments: Table = {OFFSET: start}
-        consumers = self._channel.consumers
-        await asyncio.gather(
-            consumers.qos(self._prefetch),
-            consumers.consume(stream, self._on_delivery, arguments=arguments),
-        )
+    def consume(self) -> Awaitable[str]:
+        """Start the consumer; return an awaitable of its tag."""
+        arguments: Table = {OFFSET: self.read.start}
+        consume = self.channel.consumers.consume
+        return consume(self.read.stream, self._on_delivery, arguments=arguments)
 
     def _on_delivery(self, delivery: Delivery) -> None:
         self.count += 1
-        self._last_tag = delivery.tag
-        self._came.set()
+        self.last_tag = delivery.tag
+        self.came.set()
         if self.is_enough:
             return
         try:
             entry = _read_entry(delivery)
-            self.is_enough = entry is not None and self._take(entry)
+            self.is_enough = entry is not None and self.read.take(entry)
         except Exception as error:
             self._error, self.is_enough = error, True
 
@@ -105,33 +116,61 @@ class _Reading:
         Raises:
             BrokerError: the channel ended without a delivery.
         """
-        events = self._came, self._channel.closed
+        events = self.came, self.channel.closed
         waiting = [asyncio.ensure_future(each.wait()) for each in events]
         try:
             await asyncio.wait(waiting, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:
                 each.cancel()
-        if self._channel.close_reason is not None and not self._came.is_set():
-            raise self._channel.close_reason.again()
-        return self._came.is_set()
+        if self.channel.close_reason is not None and not self.came.is_set():
+            raise self.channel.close_reason.again()
+        return self.came.is_set()
 
     def take_more(self) -> None:
         """Let RabbitMQ deliver more; raises the error of a failed `take`."""
-        self._came.clear()
-        self._channel.consumers.ack(self._last_tag, multiple=True)
+        self.came.clear()
+        self.channel.consumers.ack(self.last_tag, multiple=True)
+        self.check()
+
+    def check(self) -> None:
+        """Raise the error of a failed `take`."""
         if self._error is not None:
             raise self._error
 
-    async def go_on(self) -> None:
-        """Read all entries that exist now; raises the error of a failed `take`."""
-        self._came.clear()
-        while not self.is_enough and self._seen != self.count:
-            self._seen = self.count
-            self._channel.consumers.ack(self._last_tag, multiple=True)
-            await self._channel.consumers.qos(self._prefetch)
-        if self._error is not None:
-            raise self._error
+    def is_over(self) -> bool:
+        """Whether all that was wanted has come, or nothing since the last look."""
+        seen, self._seen = self._seen, self.count
+        return self.is_enough or seen == self.count
+
+    def end(self) -> None:
+        """End the consumer when the channel serves another read after this one."""
+        if self.channel.keeper is not None:
+            self.is_enough = True
+            self.channel.consumers.cancel(self.consumer)
+
+
+async def _begin(*readings: _Reading) -> None:
+    """Set the prefetch and start the consumers, in one packet to keep peeks fast."""
+    consumers, prefetch = readings[0].channel.consumers, readings[0].prefetch
+    begun = await asyncio.gather(consumers.qos(prefetch), *(each.consume() for each in readings))
+    for each, tag in zip(readings, begun[1:], strict=True):
+        each.consumer = tag
+
+
+async def _go_on(*readings: _Reading) -> None:
+    """Read all entries that exist now; raises the error of a failed `take`."""
+    consumers = readings[0].channel.consumers
+    for each in readings:
+        each.came.clear()
+    while True:
+        over = [each.is_over() for each in readings]
+        if all(over):
+            break
+        consumers.ack(max(each.last_tag for each in readings), multiple=True)
+        await consumers.qos(readings[0].prefetch)
+    for each in readings:
+        each.check()
 
 
 async def read_stream(
@@ -157,14 +196,32 @@ async def read_stream(
         BrokerSilent: no entry comes within `EMPTY_S`, though one must exist.
         BrokerError: the channel ended.
     """
-    # Acks of a stream settle nothing, so the channel is closed without waiting.
+    read = StreamRead(stream, start, take)
+    return await read_streams(connection, (read,), prefetch=prefetch, may_be_empty=may_be_empty)
+
+
+async def read_streams(
+    connection: HasChannels,
+    reads: Sequence[StreamRead],
+    *,
+    prefetch: int = 250,
+    may_be_empty: bool = False,
+) -> int:
+    """Read several streams on one channel, each as `read_stream` does.
+
+    Returns the number of entries that RabbitMQ has delivered.
+    """
+    # Acks of a stream settle nothing, so the channel is left without waiting.
     with await connection.channel() as channel:
-        reading = _Reading(channel, prefetch, take)
-        await reading.begin(stream, start)
-        if not await reading.comes(EMPTY_S) and not may_be_empty:
-            raise _silent(stream)
-        await reading.go_on()
-    return reading.count
+        readings = [_Reading(channel, prefetch, each) for each in reads]
+        await _begin(*readings)
+        for each in readings:
+            if not await each.comes(EMPTY_S) and not may_be_empty:
+                raise _silent(each.read.stream)
+        await _go_on(*readings)
+        for each in readings:
+            each.end()
+    return sum(each.count for each in readings)
 
 
 async def read_until(
@@ -186,19 +243,19 @@ async def read_until(
         BrokerError: the channel ended, or the stream delivers nothing for `SILENCE_S`.
     """
     with await connection.channel() as channel:
-        reading = _Reading(channel, prefetch, take)
-        await reading.begin(stream, start)
+        reading = _Reading(channel, prefetch, StreamRead(stream, start, take))
+        await _begin(reading)
         if publish is not None:
             await publish()
         while not reading.is_enough:
             if not await reading.comes(SILENCE_S):
                 raise _silent(stream)
-            await reading.go_on()
-        await reading.go_on()
+            await _go_on(reading)
+        await _go_on(reading)
 
 
 async def read_range(
-    connection: HasChannels, stream: str, start: int, end: int, take: Callable[[Entry], None]
+    connection: HasChannels, stream: str, start: int, end: int, take: Callable[[StreamEntry], None]
 ) -> None:
     """Pass the entries from `start` to `end`, both included, to `take`; missing ones are skipped.
 
@@ -211,7 +268,7 @@ async def read_range(
         BrokerError: the channel ended, or the stream delivers nothing for `SILENCE_S`.
     """
 
-    def pass_on(entry: Entry) -> bool:
+    def pass_on(entry: StreamEntry) -> bool:
         if start <= entry.offset <= end:
             take(entry)
         return entry.offset >= end
@@ -226,8 +283,8 @@ class StreamFollower:
 
     def __init__(self, channel: Channel, stream: str) -> None:
         self._stream = stream
-        self._entries: list[Entry] = []
-        self._reading = _Reading(channel, PREFETCH_MAX, self._take)
+        self._entries: list[StreamEntry] = []
+        self._reading = _Reading(channel, PREFETCH_MAX, StreamRead(stream, NEXT, self._take))
 
     @classmethod
     @asynccontextmanager
@@ -239,12 +296,12 @@ class StreamFollower:
         """
         with await connection.channel() as channel:
             follower = cls(channel, stream)
-            await follower._reading.begin(stream, ("S", b"next"))
+            await _begin(follower._reading)
             yield follower
 
     async def read_to_own(
-        self, publish: Callable[[], Awaitable[None]], is_own: Callable[[Entry], bool]
-    ) -> list[Entry]:
+        self, publish: Callable[[], Awaitable[None]], is_own: Callable[[StreamEntry], bool]
+    ) -> list[StreamEntry]:
         """Publish an entry; return all entries since the last read up to this one, included.
 
         Args:
@@ -266,7 +323,7 @@ class StreamFollower:
                 raise _silent(self._stream)
             self._reading.take_more()
 
-    def _take(self, entry: Entry) -> bool:
+    def _take(self, entry: StreamEntry) -> bool:
         self._entries.append(entry)
         return False
 
@@ -275,21 +332,21 @@ async def find_own(
     connection: HasChannels,
     stream: str,
     publish: Callable[[], Awaitable[None]],
-    is_own: Callable[[Entry], bool],
+    is_own: Callable[[StreamEntry], bool],
 ) -> int:
     """Publish an entry to a stream, and return its offset; the rest as `read_to_own`."""
     async with StreamFollower.open(connection, stream) as follower:
         return (await follower.read_to_own(publish, is_own))[-1].offset
 
 
-def _read_entry(delivery: Delivery) -> Entry | None:
+def _read_entry(delivery: Delivery) -> StreamEntry | None:
     """Return the entry of a delivery; None when it cannot be read, for anybody may publish."""
     try:
         properties = Properties.decode(delivery.properties)
     except ValueError:
         return None
     offset = (properties.headers or {}).get(OFFSET, ("V", None))[1]
-    return Entry(offset, properties, delivery.body) if isinstance(offset, int) else None
+    return StreamEntry(offset, properties, delivery.body) if isinstance(offset, int) else None
 
 
 def _silent(stream: str) -> BrokerSilent:

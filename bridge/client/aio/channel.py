@@ -18,7 +18,7 @@ from pamqp import commands
 
 from bridge.client.aio.raw import RawProperties, raw_of, with_id
 from bridge.client.core.confirms import UNCONFIRMED, lost
-from bridge.client.core.wire import Confirmed, Delivery, Refused, Unroutable
+from bridge.client.core.wire import Confirmed, Delivery, RefusedPublish, Unroutable, Unsettled
 from bridge.client.exceptions import ServiceBusConnectionError, ServiceBusError
 
 _Call = Callable[[], Awaitable[None]]
@@ -27,7 +27,7 @@ _GONE = (AMQPError, ConnectionError, RuntimeError, ValueError, asyncio.Cancelled
 """aio-pika's exceptions on a channel that has ended."""
 
 
-class AioChannel:
+class AioChannel(Unsettled):
     """One channel; requests wait until RabbitMQ has opened the channel.
 
     Args:
@@ -81,8 +81,10 @@ class AioChannel:
         no_ack: bool = False,
     ) -> None:
         """Begin to consume."""
+        self.window = tag
 
         async def on_message(message: Any) -> None:
+            self.outstanding += not no_ack
             on_delivery(_delivery(message))
 
         async def begin() -> None:
@@ -115,6 +117,7 @@ class AioChannel:
         async def get() -> None:
             message = await self._inner.basic_get(queue)
             is_empty = isinstance(message.delivery, commands.Basic.GetEmpty)
+            self.outstanding += not is_empty
             on_got(None if is_empty else _delivery(message))
 
         self._calls.put_nowait(get)
@@ -132,6 +135,7 @@ class AioChannel:
 
     def ack(self, tag: int) -> None:
         """Ack a message."""
+        self.settled()
         self._calls.put_nowait(lambda: self._inner.basic_ack(tag, wait=False))
 
     def written(self, call: Callable[[], None]) -> None:
@@ -144,10 +148,12 @@ class AioChannel:
 
     def reject(self, tag: int) -> None:
         """Return a message, counted."""
+        self.settled()
         self._calls.put_nowait(lambda: self._inner.basic_reject(tag, requeue=True, wait=False))
 
     def nack(self, tag: int) -> None:
         """Return a message, counted before 4.3 only."""
+        self.settled()
         self._calls.put_nowait(lambda: self._inner.basic_nack(tag, requeue=True, wait=False))
 
     def barrier(self, on_passed: Callable[[], None]) -> None:
@@ -228,14 +234,14 @@ class AioChannel:
         except PublishError:
             return Unroutable("no queue took the message")
         except DeliveryError:
-            return Refused("a queue is full, or has no leader")
+            return RefusedPublish("a queue is full, or has no leader")
         except _GONE as error:
             return lost(exchange, UNCONFIRMED, str(error) or repr(error))
         return None
 
     def _end(self, tag: str) -> None:
         on_ended = self._ends.pop(tag, None)
-        if on_ended is not None:
+        if on_ended is not None and not self.is_closed:
             on_ended()
 
     def _on_cancelled(self, frame: Any) -> None:

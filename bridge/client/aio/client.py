@@ -14,7 +14,7 @@ from bridge.client.aio.connection import AioWire
 from bridge.client.aio.receiver import ServiceBusReceiver
 from bridge.client.aio.sender import ServiceBusSender
 from bridge.client.core.call import ENDED, Call
-from bridge.client.core.namespace import Namespace
+from bridge.client.core.namespace import ClientNamespace
 from bridge.client.core.options import (
     ClientOptions,
     Options,
@@ -24,8 +24,8 @@ from bridge.client.core.options import (
 )
 from bridge.client.core.pull import Begun
 from bridge.client.core.receiving import receiving_from
-from bridge.client.core.session_listing import Listing
-from bridge.client.core.wire import fail
+from bridge.client.core.session_listing import SessionListing
+from bridge.client.core.wire import fail, succeed
 from bridge.client.exceptions import OperationTimeoutError, OutcomeUnknownError
 from bridge.message.received import Received
 
@@ -58,7 +58,7 @@ class ServiceBusClient:
         self._options = Options(fully_qualified_namespace, credential, options)
         self._sending: AioWire | None = None
         self._receiving: AioWire | None = None
-        self._namespace: Namespace | None = None
+        self._namespace: ClientNamespace | None = None
         self._awaited: set[asyncio.Future[Any]] = set()
         self._is_closed = False
         self.fully_qualified_namespace = str(self._options.address)
@@ -121,7 +121,7 @@ class ServiceBusClient:
             state_updated_after: list the sessions whose state was set after this time instead.
             timeout: seconds for all pages together.
         """
-        return self._sessions(Listing(queue_name, state_updated_after, timeout))
+        return self._sessions(SessionListing(queue_name, state_updated_after, timeout))
 
     def list_subscription_sessions(
         self,
@@ -133,9 +133,9 @@ class ServiceBusClient:
     ) -> AsyncIterator[str]:
         """Iterate over the ids of a subscription's sessions; see `list_queue_sessions`."""
         path = subscription_path(topic_name, subscription_name)
-        return self._sessions(Listing(path, state_updated_after, timeout))
+        return self._sessions(SessionListing(path, state_updated_after, timeout))
 
-    async def _sessions(self, listing: Listing) -> AsyncIterator[str]:
+    async def _sessions(self, listing: SessionListing) -> AsyncIterator[str]:
         while page := await self._run(listing.next_page()):
             listing.read(len(page))
             for each in page:
@@ -145,6 +145,9 @@ class ServiceBusClient:
         """Close the connections; locked messages go back to their queues at once."""
         self._is_closed = True
         if self._namespace is not None:
+            left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._namespace.leave(partial(succeed, left))
+            await left
             self._namespace.close()
         for wire in (self._sending, self._receiving):
             if wire is not None:
@@ -212,7 +215,7 @@ class ServiceBusClient:
         finally:
             self._awaited.discard(answer)
 
-    async def _connected(self, is_receiving: bool) -> Namespace:
+    async def _connected(self, is_receiving: bool) -> ClientNamespace:
         """Wait until the connections are open.
 
         Raises:
@@ -224,7 +227,7 @@ class ServiceBusClient:
         if self._namespace is None:
             self._sending = AioWire(self._options.address, "publishing")
             self._receiving = AioWire(self._options.address, "consuming")
-            self._namespace = Namespace(self._sending, self._receiving)
+            self._namespace = ClientNamespace(self._sending, self._receiving)
         namespace = self._namespace
         for wire in (self._sending, self._receiving if is_receiving else None):
             if wire is not None and not wire.is_up:

@@ -15,8 +15,8 @@ from aiormq.exceptions import AMQPError, AuthenticationError, ConnectionClosed
 from bridge.client.address import Address
 from bridge.client.aio.channel import AioChannel
 from bridge.client.aio.raw import tell_blocked
-from bridge.client.core.backoff import Backoff
 from bridge.client.core.call import ENDED
+from bridge.client.core.retrying import Backoff
 from bridge.client.exceptions import (
     OutcomeUnknownError,
     ServiceBusAuthenticationError,

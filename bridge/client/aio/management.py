@@ -10,11 +10,11 @@ from bridge.client.aio.awaited import awaited
 from bridge.client.aio.client import ServiceBusClient
 from bridge.client.core.call import Call
 from bridge.client.core.options import ClientOptions
-from bridge.client.management.calls import Calls, Listing
+from bridge.client.management.calls import AdministrationCalls, PagedCall
 from bridge.client.management.client import ItemPaged
 from bridge.client.management.client import ServiceBusAdministrationClient as Synchronous
 from bridge.client.management.enums import ApiVersion
-from bridge.client.management.reading import Place
+from bridge.wire.atom.client import PageSpan
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -26,14 +26,16 @@ __all__ = ["AsyncItemPaged", "ServiceBusAdministrationClient"]
 class AsyncItemPaged(Generic[Described]):
     """An iterator over a list, read page by page as needed."""
 
-    def __init__(self, client: ServiceBusAdministrationClient, listing: Listing[Described]) -> None:
+    def __init__(
+        self, client: ServiceBusAdministrationClient, listing: PagedCall[Described]
+    ) -> None:
         self._client = client
         self._listing = listing
         self._items: AsyncIterator[Described] | None = None
 
     async def by_page(self) -> AsyncIterator[Iterator[Described]]:
         """Yield the pages."""
-        place: Place | None = self._listing.first
+        place: PageSpan | None = self._listing.first
         while place is not None:
             items, place = await self._client._ask(self._listing.page(*place))
             yield iter(items)
@@ -82,7 +84,7 @@ class ServiceBusAdministrationClient:
     ) -> None:
         self._client = ServiceBusClient(fully_qualified_namespace, credential, **options)
         self.fully_qualified_namespace = self._client.fully_qualified_namespace
-        self._calls = Calls(self._client._options.address.authority)
+        self._calls = AdministrationCalls(self._client._options.address.authority)
 
     @classmethod
     def from_connection_string(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from bridge.client.aio.awaited import awaited
 from bridge.client.aio.session import ServiceBusSession
 from bridge.client.core.call import Call, numbers_of
-from bridge.client.core.receiving import Receiving
+from bridge.client.core.receiving import ClientReceiving
 from bridge.client.exceptions import ServiceBusError
 from bridge.client.received_message import ServiceBusReceivedMessage
 from bridge.client.sync.receiver import ServiceBusReceiver as Synchronous
@@ -23,7 +23,9 @@ Result = TypeVar("Result")
 class ServiceBusReceiver:
     """A receiver of a queue or subscription; made by a client. Iteration yields messages."""
 
-    def __init__(self, client: ServiceBusClient, entity_path: str, receiving: Receiving) -> None:
+    def __init__(
+        self, client: ServiceBusClient, entity_path: str, receiving: ClientReceiving
+    ) -> None:
         self._client = client
         self._receiving = receiving
         self.entity_path = entity_path

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.client.aio.awaited import awaited
 from bridge.client.core.options import SenderOptions
-from bridge.client.core.sending import Sending
+from bridge.client.core.sending import ClientSending
 from bridge.client.sync.sender import ServiceBusSender as Synchronous
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class ServiceBusSender:
         self, client: ServiceBusClient, entity_name: str, kind: str, options: SenderOptions
     ) -> None:
         self._client = client
-        self._sending = Sending(entity_name, options)
+        self._sending = ClientSending(entity_name, options)
         self.entity_name = entity_name
         self.client_identifier = self._sending.identifier
         self.__dict__[kind] = entity_name

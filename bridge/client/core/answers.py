@@ -10,7 +10,7 @@ def ignore(outcome: object) -> None:
     """Ignore the outcome."""
 
 
-class Told:
+class CallbackAnswer:
     """An answer that calls functions.
 
     Args:

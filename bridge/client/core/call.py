@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from operator import attrgetter, index
 from typing import Any, Generic, TypeVar
 
-from bridge.client.core.answers import Told
+from bridge.client.core.answers import CallbackAnswer
 from bridge.client.core.directory import guarded
-from bridge.client.core.wire import Answer
+from bridge.client.core.wire import CallerFuture
 
 Result = TypeVar("Result")
 
@@ -46,7 +46,7 @@ class Call(Generic[Result]):
         if self.timeout_s is not None and self.timeout_s <= 0:
             raise ValueError("The timeout must be greater than 0.")
 
-    def begin(self, namespace: Any, answer: Answer, *more: Any) -> None:
+    def begin(self, namespace: Any, answer: CallerFuture, *more: Any) -> None:
         """Begin the operation; exceptions go to the waiting caller."""
         guarded(answer, attrgetter(self.name)(namespace), *self.arguments, answer, *more)
 
@@ -55,12 +55,12 @@ class Call(Generic[Result]):
         if self.undone_by is None or not answer.done() or answer.cancelled():
             return
         if answer.exception() is None:
-            self.undone_by(answer.result()).begin(namespace, Told())
+            self.undone_by(answer.result()).begin(namespace, CallbackAnswer())
 
     def follow(self, namespace: Any, result: Any) -> None:
         """Tell that the caller has the result."""
         if self.followed_by is not None:
-            self.followed_by(result).begin(namespace, Told())
+            self.followed_by(result).begin(namespace, CallbackAnswer())
 
 
 def number_of(given: Any) -> int:

@@ -1,150 +1,125 @@
-"""The channels of a queue's receiver; the loss of any channel loses all.
-
-RabbitMQ has faults with several consumers on one channel (docs/rabbitmq-faults.md: consumed-twice,
-returns-order), so each fetch has a channel of its own: before 4.3 the channel is used again when
-all its messages are settled, since 4.3 never. In a cluster before 4.3 all fetches share one
-channel. When a quarter of the connection's channels are in use the next fetches share one.
-"""
+"""The channels of a queue's receiver (`message.channels`) on a connection that may be lost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from functools import partial
 
 from bridge.client.core.wire import Channel, Wire
 from bridge.client.exceptions import ServiceBusError
-from bridge.machine.credit.clustered_gets import ClusteredGets
-from bridge.machine.credit.gets import Gets
-from bridge.machine.credit.strategy import Strategy
-from bridge.machine.credit.windows import Windows
-from bridge.topology.description import Described
+from bridge.message.channels import RETIRE_S, ChannelLimits, Channels, OnClosed
+from bridge.message.port import Delivery, when_all
 
-IDLE_MAX = 16
-"""How many channels are kept for the next fetches."""
+FORGOTTEN_MIN = 32
+"""Of a channel that ends RabbitMQ may forget settlements above this number, those that it has not
+taken yet (docs/rabbitmq-faults.md: forgotten-acks)."""
 
-RETIRE_S = 1.0
-"""How long a settled channel stays open: a queue that elects a leader loses the acks that it has
-not applied when their channel ends."""
+SETTLE_S = 1.0
+"""Time without fetches after a failure: a quorum queue may deliver out of order for a moment then
+(docs/rabbitmq-faults.md: order-after-kill)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Whether each fetch has a channel of its own, and how many idle channels are kept."""
+class ClientChannels(Channels[Channel]):
+    """The channels of one queue; when one ends, all are ended, and nothing is fetched for a while.
 
-    is_apart: bool
-    idle_max: int
-
-
-def way_of(described: Described) -> tuple[Strategy, Limits]:  # type: ignore[type-arg]
-    """Return the strategy of fetching, and the limits of channels, for a RabbitMQ."""
-    if not described.capabilities.nack_counts:
-        return Windows(is_apart=True), Limits(is_apart=True, idle_max=0)
-    if described.is_clustered:
-        return ClusteredGets(), Limits(is_apart=False, idle_max=0)
-    return Gets(), Limits(is_apart=True, idle_max=IDLE_MAX)
-
-
-class Channels:
-    """The channels of one queue.
+    When a quarter of the connection's channels are in use the next fetches share one.
 
     Args:
-        on_lost: called once when the channels and their messages are lost.
+        on_lost: called with the error when the channels and their messages are lost.
         on_ready: called when a fetch may begin again.
     """
 
     def __init__(
         self,
         wire: Wire,
-        limits: Limits,
+        limits: ChannelLimits,
         on_lost: Callable[[ServiceBusError], None],
         on_ready: Callable[[], None],
     ) -> None:
+        super().__init__(
+            limits,
+            open_own=self._open_own,
+            later=wire.later,
+            on_lost=lambda error, ended: on_lost(error),
+            on_ready=on_ready,
+        )
         self._wire = wire
-        self._limits = limits
-        self._on_lost = on_lost
-        self._main: Channel | None = None
-        self._idle: list[Channel] = []
-        self._used: dict[Channel, int] = {}
-        self._life = 0
-        self._returning = 0
-        self._on_ready = on_ready
+        self._retired: set[Channel] = set()
+        self._pauses = 0
+        self.set_up(True)
 
-    @property
-    def can_fetch(self) -> bool:
-        """Whether a fetch may begin."""
-        return not self._returning
+    def shared(self) -> Channel | None:
+        """Return the main channel, opened now if need be; `None`: there is no connection."""
+        if self.main is None:
+            self.main = self._open(partial(self._on_closed, self._life))
+        return self.main
 
-    def returned(self, channel: Channel) -> None:
-        """Note a return: no fetch begins on another channel before RabbitMQ has carried it out."""
-        if self._limits.is_apart:
-            self._returning += 1
-            channel.barrier(partial(self._on_returned, self._life))
+    def retire(self, channel: Channel) -> None:
+        """Free a channel without a consumer; remember it until it is closed."""
+        self._retired = {each for each in self._retired if not each.is_closed} | {channel}
+        super().retire(channel)
 
-    def main(self) -> Channel:
-        """Return the shared channel, which also does the looks.
+    def leave(
+        self, queue: str, cancelled: Collection[Channel], left: Callable[[], None], *, counts: bool
+    ) -> None:
+        """Call `left` when RabbitMQ has taken all settlements, so the channels may end.
 
-        Raises:
-            ServiceBusError: no connection.
+        A cancel is answered when all that was settled before is taken. Where no consumer was left
+        to be cancelled, another of the same tag begins and ends: its answers come behind what the
+        queue has been given, and then the channel gives the queue the rest. It gets no message
+        while the channel holds one, else one at most, which goes back uncounted.
+
+        Args:
+            queue: the queue's name.
+            cancelled: the channels on which a consumer was cancelled in this turn.
+            counts: RabbitMQ counts every return (before 4.3): `RETIRE_S` has to be enough there.
         """
-        if self._main is None:
-            self._main = self._open()
-        return self._main
+        main = () if self.main is None else (self.main,)
+        channels = {*main, *self._own, *self._retired, *cancelled}
+        unsure = [
+            each for each in channels if each.settlements > FORGOTTEN_MIN and not each.is_closed
+        ]
+        passed = when_all(len(unsure), left)
+        for each in unsure:
+            if each in cancelled:
+                each.barrier(passed)
+            elif counts:
+                self._later(RETIRE_S, passed)
+            else:
+                each.barrier(partial(_consume_anew, each, queue, passed))
 
-    def take(self) -> Channel:
-        """Return a channel for a fetch.
+    def pause(self) -> None:
+        """Begin no fetch for `SETTLE_S`."""
+        self.set_up(False)
+        self._pauses += 1
+        self._later(SETTLE_S, partial(self._resume, self._pauses))
 
-        Raises:
-            ServiceBusError: no connection.
-        """
-        if not self._limits.is_apart:
-            return self.main()
-        if not self._idle and self._wire.is_crowded:
-            return self.main()
-        channel = self._idle.pop() if self._idle else self._open()
-        self._used[channel] = 1
-        return channel
-
-    def hold(self, channel: Channel) -> None:
-        """Count one more message to be settled on this channel."""
-        if channel in self._used:
-            self._used[channel] += 1
-
-    def let_go(self, channel: Channel) -> None:
-        """Count one settled message or ended fetch; the last makes the channel idle."""
-        count = self._used.get(channel)
-        if count is None:
-            return
-        if count > 1:
-            self._used[channel] = count - 1
-            return
-        del self._used[channel]
-        if len(self._idle) < self._limits.idle_max:
-            self._idle.append(channel)
-        else:
-            self._wire.later(RETIRE_S, channel.close)
-
-    def close(self) -> None:
-        """Close all; unsettled messages go back to the queue."""
-        self._life += 1
-        main = () if self._main is None else (self._main,)
-        for channel in (*main, *self._idle, *self._used):
-            channel.close()
-        self._main = None
-        self._returning = 0
-        self._idle.clear()
-        self._used.clear()
-
-    def _on_returned(self, life: int) -> None:
-        if life == self._life:
-            self._returning -= 1
+    def _resume(self, pause: int) -> None:
+        if pause == self._pauses:
+            self.set_up(True)
             self._on_ready()
 
-    def _open(self) -> Channel:
-        return self._wire.open(partial(self._on_closed, self._life))
+    def _open_own(self, on_closed: OnClosed) -> Channel | None:
+        return None if self._wire.is_crowded else self._open(on_closed)
 
-    def _on_closed(self, life: int, error: ServiceBusError) -> None:
-        if life != self._life:
-            return
-        self.close()
-        self._on_lost(error)
+    def _open(self, on_closed: OnClosed) -> Channel | None:
+        try:
+            return self._wire.open(on_closed)
+        except ServiceBusError:  # messages of other channels stay locked
+            self.pause()
+            return None
+
+
+def _consume_anew(channel: Channel, queue: str, passed: Callable[[], None]) -> None:
+    """Have a consumer begin and end; the earlier one of its tag has ended."""
+    channel.consume(queue, channel.window, 1, partial(_back, channel), _nothing)
+    channel.cancel(channel.window)
+    channel.barrier(passed)
+
+
+def _back(channel: Channel, delivery: Delivery) -> None:
+    channel.nack(delivery.tag)
+
+
+def _nothing() -> None:
+    """Nobody waits for the consumer's end."""

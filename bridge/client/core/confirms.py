@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.client.core.wire import Confirmed, NoExchange, Refused, Unroutable
+from bridge.client.core.wire import Confirmed, NoExchange, RefusedPublish, Unroutable
 from bridge.client.exceptions import OutcomeUnknownError, ServiceBusAuthorizationError
 from bridge.wire.returned import numbers_of
 
@@ -86,5 +86,5 @@ class Confirms:
             return
         error = self._returned.pop(tag, None)
         if error is None and not is_taken:
-            error = Refused("a queue is full, or has no leader")
+            error = RefusedPublish("a queue is full, or has no leader")
         found[4](error)

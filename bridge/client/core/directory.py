@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bridge.client.core.publisher import TIMEOUT_S, Answered, Publisher
-from bridge.client.core.wire import Answer, Unroutable, Wire, fail
+from bridge.client.core.wire import CallerFuture, Unroutable, Wire, fail
 from bridge.client.exceptions import (
     OperationTimeoutError,
     ServiceBusCommunicationError,
@@ -22,10 +22,10 @@ from bridge.client.exceptions import (
 )
 from bridge.model.errors import ServiceBusError as ModelError
 from bridge.topology import names
-from bridge.topology.description import Described, decode
+from bridge.topology.description import DescribedEntity, decode
 from bridge.wire.basic import Table, array, encode_table, long, text
 from bridge.wire.notifications import WHO
-from bridge.wire.reply import Done, Refused, decode_reply
+from bridge.wire.reply import Done, Refusal, decode_reply
 
 FRESH_S = 15.0
 """Age at which a definition is asked for again; a bridge counts the question as a use of the
@@ -49,13 +49,13 @@ NO_BRIDGE = (
     "that the client has the same RabbitMQ and virtual host."
 )
 
-Then = Callable[[Described], None]
+Then = Callable[[DescribedEntity], None]
 
 Replied = Callable[[str, bytes | Exception], None]
 """Called with a bridge's queue and its raw reply, or an error."""
 
 
-class Directory:
+class KnownDefinitions:
     """The known definitions of entities.
 
     Args:
@@ -68,10 +68,10 @@ class Directory:
         self._wire = wire
         self._publisher = publisher
         self._held = held
-        self._known: dict[str, tuple[Described, float]] = {}
+        self._known: dict[str, tuple[DescribedEntity, float]] = {}
         self._bridge: str | None = None
 
-    def known(self, path: str, answer: Answer, then: Then) -> None:
+    def known(self, path: str, answer: CallerFuture, then: Then) -> None:
         """Call `then` with a definition of the last `FRESH_S`, or have `answer` fail."""
         found = self._known.get(path.lower())
         if found is not None and self._wire.now_s() - found[1] < FRESH_S:
@@ -79,7 +79,7 @@ class Directory:
         else:
             self.read(path, answer, then)
 
-    def read(self, path: str, answer: Answer, then: Then) -> None:
+    def read(self, path: str, answer: CallerFuture, then: Then) -> None:
         """Call `then` with the entity's current definition, or have `answer` fail.
 
         If no bridge answers, the old definition is used.
@@ -87,7 +87,7 @@ class Directory:
         found = self._known.get(path.lower())
         waiting = [then]
 
-        def go_on(described: Described) -> None:
+        def go_on(described: DescribedEntity) -> None:
             if waiting:
                 guarded(answer, waiting.pop(), described)
 
@@ -183,7 +183,7 @@ class Directory:
         then(described)
 
 
-def guarded(answer: Answer, call: Callable[..., None], *arguments: object) -> None:
+def guarded(answer: CallerFuture, call: Callable[..., None], *arguments: object) -> None:
     """Call a function; exceptions go to the waiting caller."""
     try:
         call(*arguments)
@@ -203,6 +203,6 @@ def content_of(reply: bytes | Exception) -> Done | Exception:
         found = decode_reply(reply)
     except ValueError as error:
         return ServiceBusCommunicationError(f"A bridge's answer cannot be read: {error}")
-    if isinstance(found, Refused):
+    if isinstance(found, Refusal):
         return of_condition(found.condition, found.description)
     return found

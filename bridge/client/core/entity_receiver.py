@@ -2,42 +2,43 @@
 
 All the application's receivers of the queue share one `EntityReceiver`, so a lock outlives its
 receiver and ends with the client. The rules are those of a bridge: what becomes of each message
-(`machine.queue`), ends of locks (`machine.locks`).
+(`message.queue_messages`), ends of locks (`machine.queue.locks`).
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
 from functools import partial
 from uuid import UUID
 
 from bridge.client.constants import ServiceBusReceiveMode
-from bridge.client.core.channels import Channels, way_of
-from bridge.client.core.holding import Copy, HeldMessage
-from bridge.client.core.locktable import LockTable
-from bridge.client.core.place import QueuePlace
+from bridge.client.core.channels import ClientChannels
+from bridge.client.core.hand_over import LOCK_LOST, ClientHandOver
 from bridge.client.core.publisher import Publisher
 from bridge.client.core.pull import Begun, Pull
-from bridge.client.core.settlements import Settlements
-from bridge.client.core.settling import Settling
-from bridge.client.core.wire import Answer, Channel, Delivery, Timer, Wire, succeed
-from bridge.client.exceptions import ServiceBusAuthorizationError, ServiceBusError
-from bridge.machine.credit.effects import Close, Deliver, Get, Look, Open, Withdrawn
-from bridge.machine.deduplicator import Left
-from bridge.machine.queue.effects import Ack, End, Requeue, SendBack
-from bridge.machine.queue.queue import QueueMachine
-from bridge.machine.settled import SettledMemory
-from bridge.message import moves
-from bridge.message.fate import failures_of, is_stray
-from bridge.message.fetches import Fetches
-from bridge.message.held import Held, copy_of
-from bridge.message.message import facts, unreadable
-from bridge.message.moves import Move
+from bridge.client.core.settlements import ClientSettlements
+from bridge.client.core.wire import CallerFuture, Channel, Wire, fail, succeed
+from bridge.client.exceptions import (
+    MessageLockLostError,
+    ServiceBusAuthorizationError,
+    ServiceBusError,
+)
+from bridge.machine.queue.locks import Lock
+from bridge.machine.queue.second_copies import Left
+from bridge.machine.queue.settled import SettledMemory
+from bridge.message.channels import way_of
+from bridge.message.departure import Departure, Told
+from bridge.message.held import Held
+from bridge.message.locktable import Locked, LockTable
+from bridge.message.queue_messages import QueueMessages
+from bridge.message.wake import Timer, Wake
+from bridge.model import entity as model
 from bridge.model.name import SubQueue
-from bridge.topology.description import Described
+from bridge.topology import names
+from bridge.topology.description import DescribedEntity
 
-SETTLE_S = 1.0
-"""Time without fetches after a failure: a quorum queue may deliver out of order for a moment then
-(docs/rabbitmq-faults.md: order-after-kill)."""
+HeldMessage = Held[Channel]
 
 REFUSALS = "ACCESS_REFUSED", "RESOURCE_LOCKED"
 """RabbitMQ's words for a user that may not receive: repeating the request is in vain."""
@@ -54,59 +55,58 @@ class EntityReceiver:
         settlements: publishes settled numbers for peeks.
 
     Attributes:
-        place: the queue.
+        messages: the queue and its held messages.
         record: the queue's settled numbers for peeks.
     """
 
     def __init__(
         self,
-        described: Described,
+        described: DescribedEntity,
         sub_queue: SubQueue,
         *,
         wire: Wire,
         publisher: Publisher,
         settled: SettledMemory,
-        settlements: Settlements,
+        settlements: ClientSettlements,
     ) -> None:
-        self.place = QueuePlace(described, sub_queue)
+        queue = _receivable(described)
         self._wire = wire
-        credit, limits = way_of(described)
-        self._machine: QueueMachine[HeldMessage, Copy] = QueueMachine(
-            credit, settled.numbers(), self.place.rules, copy_of
+        make_credit, limits = way_of(
+            described.capabilities, is_clustered=described.is_clustered, is_apart=True
         )
-        self._channels = Channels(wire, limits, self._on_lost, self._turn_soon)
-        self._fetches = Fetches(
-            self.place.resource,
-            self._machine,
-            take=self._channels.take,
-            main=self._channels.main,
-            free=self._channels.let_go,
-            on_delivery=self._on_delivery,
-            on_change=self._turn_soon,
-        )
-        self.record = settlements.of(self.place.resource, self._machine.copies.settled)
-        self._settling = Settling(
-            self.place,
-            wire=wire,
-            publisher=publisher,
+        self._wake = Wake(wire.soon, self._at, self._act)
+        self._channels = ClientChannels(wire, limits, self._on_lost, self._wake.soon)
+        hand_over = ClientHandOver(wire, publisher)
+        self._departure = Departure(hand_over, hand_over, wire.now_ms)
+        self.record = settlements.of(names.received(queue.path, sub_queue), self._settled)
+        self.messages: QueueMessages[Channel] = QueueMessages(
+            queue,
+            sub_queue,
+            credit=make_credit(),
+            settled=settled.numbers(),
+            departure=self._departure,
             channels=self._channels,
-            machine=self._machine,
-            carry_out=self._carry_out,
-            record=self.record,
+            wake=self._wake,
+            now_s=wire.now_s,
+            now_ms=wire.now_ms,
+            deliver=self._deliver,
+            withdrawn=self._end_withdrawal,
+            on_left=self.record.left,
+            on_failed=self.record.failed,
+            on_refused=lambda error: None,
+            on_acted=lambda: None,
+            reach=lambda point, channel: None,
         )
-        self._locks = LockTable(wire, self._settling.give_back)
+        self._locks = LockTable(
+            self._on_lock_expired, now_ms=wire.now_ms, later=wire.later, chance=os.urandom
+        )
         self._pulls: dict[int, Pull[HeldMessage]] = {}
         self._withdrawals: dict[int, Pull[HeldMessage]] = {}
         self._last_pull = 0
-        self._not_before_s = 0.0
-        self._is_turn_due = False
-        self._is_closed = False
-        self._timer: Timer | None = None
-        self._due_s: float | None = None
         self._follow(described)
 
     def __repr__(self) -> str:
-        return f"EntityReceiver({self.place.resource}, {self._machine!r}, {len(self._locks)} locks)"
+        return f"EntityReceiver({self.messages!r}, {len(self._locks)} locks)"
 
     @property
     def is_in_use(self) -> bool:
@@ -116,29 +116,29 @@ class EntityReceiver:
     @property
     def held_count(self) -> int:
         """How many messages are held, unacked."""
-        return len(self._machine)
+        return self.messages.held
 
-    def update(self, described: Described) -> None:
+    def update(self, described: DescribedEntity) -> None:
         """Take over a changed definition.
 
-        An entity of a new incarnation counts from 1. Locks stay: their messages may be of the new
-        incarnation.
+        Locks stay when the entity was created anew: their messages may be of the new one.
         """
         if described is self._described:
             return
-        if self.place.update(described):
-            self._machine.forget()
+        if self.messages.follow(_receivable(described)):
             self.record.forget()
         self._follow(described)
 
-    def _follow(self, described: Described) -> None:
+    def _follow(self, described: DescribedEntity) -> None:
         self._described = described
-        self._machine.follow(self.place.rules)
         if described.is_peeked:
             self.record.begin()
 
+    def _settled(self) -> Iterator[int]:
+        return self.messages.machine.copies.settled()
+
     def pull(
-        self, count: int, wait_s: float | None, mode: ServiceBusReceiveMode, answer: Answer
+        self, count: int, wait_s: float | None, mode: ServiceBusReceiveMode, answer: CallerFuture
     ) -> Begun:
         """Receive up to `count` messages; answer with a list of `Received`.
 
@@ -151,123 +151,149 @@ class EntityReceiver:
         self._pulls[pull.number] = pull
         if wait_s is not None:
             pull.end_in(self._wire, wait_s, partial(self._withdraw, pull))
-        self._machine.ask(pull.number, count, self._wire.now_s())
-        self._turn_soon()
+        self.messages.ask(pull.number, count)
         return Begun(
             partial(self._withdraw, pull),
             partial(self._taken, pull) if deletes else None,
             partial(self._put_back, pull),
         )
 
-    def complete(self, token: UUID, answer: Answer) -> None:
+    def complete(self, token: UUID, answer: CallerFuture) -> None:
         """Ack a message; answer when the ack is with the kernel, so a process may end then."""
-        held = self._locks.release(token).held
-        self._settling.settle(held)
+        held = self._released(token).held[1]
+        self._settle(held)
         held.channel.written(partial(succeed, answer))
 
-    def abandon(self, token: UUID, answer: Answer) -> None:
+    def abandon(self, token: UUID, answer: CallerFuture) -> None:
         """Return a message to the queue, counted."""
-        self._settling.give_back(self._locks.release(token).held)
+        self.messages.give_back(self._released(token).held[1], "")
         succeed(answer)
 
     def dead_letter(
-        self, token: UUID, reason: str | None, description: str | None, answer: Answer
+        self, token: UUID, reason: str | None, description: str | None, answer: CallerFuture
     ) -> None:
         """Move a message to the dead-letter queue."""
-        place = self.place
-        if place.is_dead_letter:
+        messages = self.messages
+        if messages.is_dead_letter:
+            path = messages.path.entity
             raise ServiceBusError(
-                f"A message of a dead-letter queue cannot be dead-lettered again: '{place.path}'."
+                f"A message of a dead-letter queue cannot be dead-lettered again: '{path}'."
             )
 
-        def publishes(held: HeldMessage) -> Move:
-            return moves.dead_letter(place, held, reason, description, {}, held.failures)
+        def begin(held: HeldMessage, told: Told) -> None:
+            self._departure.dead_letter(messages, held, reason, description, {}, told)
 
-        self._settling.move(self._locks, token, publishes, Left.DEAD_LETTERED, answer)
+        self._move(token, begin, answer)
 
-    def defer(self, token: UUID, answer: Answer) -> None:
+    def defer(self, token: UUID, answer: CallerFuture) -> None:
         """Defer a message; the queue of deferred messages exists."""
 
-        def publishes(held: HeldMessage) -> Move:
-            return moves.defer(self.place, held, {})
+        def begin(held: HeldMessage, told: Told) -> None:
+            self._departure.defer(self.messages, held, {}, told)
 
-        self._settling.move(self._locks, token, publishes, Left.MOVED, answer)
+        self._move(token, begin, answer)
 
-    def renew(self, token: UUID, answer: Answer) -> None:
+    def _move(
+        self, token: UUID, begin: Callable[[HeldMessage, Told], None], answer: CallerFuture
+    ) -> None:
+        """Hand a locked message over; if its target queue refuses it, its lock stays.
+
+        Raises:
+            MessageLockLostError, MessageSizeExceededError, ServiceBusError: nothing was published.
+        """
+        lock = self._released(token)
+        held: HeldMessage = lock.held[1]
+
+        def stay() -> None:
+            self.messages.stayed(held)
+            self._locks.restore(token, lock)
+
+        def told(error: Exception | None) -> None:
+            if error is None:
+                succeed(answer)
+            elif held.channel.is_closed:
+                fail(answer, MessageLockLostError(LOCK_LOST))
+            else:
+                stay()
+                fail(answer, ServiceBusError(f"The message stays locked: {error}"))
+
+        self.messages.departing(held)
+        try:
+            begin(held, told)
+        except Exception:
+            stay()
+            raise
+
+    def _settle(self, held: HeldMessage) -> None:
+        """Ack a message."""
+        self.messages.ack(held, "")
+        self.messages.left(held, Left.SETTLED)
+
+    def renew(self, token: UUID, answer: CallerFuture) -> None:
         """Give a lock its full duration from now; answer with its end (UTC ms)."""
-        succeed(answer, self._locks.renew(token, self.place.queue.lock_duration_ms))
+        locked = self._locks.find(token)
+        is_held = locked is not None and not locked[1].channel.is_closed
+        ends_ms = self._locks.renew([token]) if is_held else []
+        if not ends_ms:
+            raise MessageLockLostError(LOCK_LOST)
+        succeed(answer, ends_ms[0])
 
     def refuse(self, error: Exception) -> None:
         """Fail all waiting calls: no message can be received from here any more."""
         pulls, self._pulls = self._pulls, {}
         for pull in pulls.values():
-            self._withdrawals[self._machine.withdraw(pull.number)] = pull
+            self._withdrawals[self.messages.machine.withdraw(pull.number)] = pull
             pull.fail(error)
-        self._turn_soon()
+        self._wake.soon()
 
     def lose(self) -> None:
         """Give up the channels: RabbitMQ delivers held messages again."""
-        self._channels.close()
+        self._channels.end()
         self._on_lost()
+
+    def leave(self, left: Callable[[], None]) -> None:
+        """Fetch no more; call `left` when RabbitMQ has taken all that was settled here."""
+        messages = self.messages
+        messages.is_closed = True
+        cancelled = messages.fetches.end_all()
+        counts = self._described.capabilities.nack_counts
+        self._channels.leave(messages.resource, cancelled, left, counts=counts)
 
     def close(self) -> None:
         """End all calls; locked messages go back to their queue."""
-        self._is_closed = True
+        self.messages.is_closed = True
         for pull in list(self._pulls.values()):
             if pull.deletes:
                 pull.got.clear()  # no word of the caller can settle them any more
             self._finish(pull)
-        self._channels.close()
+        self._channels.end()
         self._locks.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._wake.close()
 
-    # Deliveries.
+    def _released(self, token: UUID) -> Lock[Locked]:
+        """End a lock and return it; raise MessageLockLostError if it has ended before."""
+        lock = self._locks.release(token)
+        if lock is None or lock.held[1].channel.is_closed:
+            raise MessageLockLostError(LOCK_LOST)
+        return lock
 
-    def _on_delivery(self, fetch: int, channel: Channel, delivery: Delivery) -> None:
-        if channel.is_closed:  # RabbitMQ has taken the message back, and delivers it again
-            return
-        self._channels.hold(channel)
-        try:
-            found = facts(
-                delivery.properties,
-                delivery.body,
-                delivery.exchange,
-                can_expire=not self.place.is_dead_letter,
-                reader=self.place.reader,
-            )
-        except ValueError as error:
-            self._machine.discarded(fetch)
-            bare = unreadable(delivery.body, delivery.exchange)
-            self._settling.refuse(Held(*bare, fetch, channel, delivery.tag), error)
-            return
-        self._on_held(Held(*found, fetch, channel, delivery.tag))
+    def _on_lock_expired(self, messages: QueueMessages[Channel], held: HeldMessage) -> None:
+        if messages.holds(held):
+            messages.give_back(held, "")
 
-    def _on_held(self, held: HeldMessage) -> None:
-        """Give a delivered message to its receiver, or do what else becomes of it."""
-        machine, place, now_s = self._machine, self.place, self._wire.now_s()
-        receiver = None
-        if is_stray(held, place, place.active_exchange):
-            machine.strayed(held, now_s)
-        else:
-            if place.is_dead_letter:
-                held.failures = failures_of(held, place)
-            receiver = machine.arrived(held, now_s, self._wire.now_ms())
-        if held.failures and not machine.due and not place.is_dead_letter:
-            self.record.failed(held.number, held.failures)
-        if receiver is not None:
-            self._deliver(receiver, held)
-        self._carry_out()
+    # What becomes of delivered messages.
 
     def _deliver(self, receiver: int, held: HeldMessage) -> None:
         pull = self._pulls.get(receiver)
         if pull is None:
-            self._machine.put_down(held, self._wire.now_s())
+            self.messages.put_down(held)
             return
         if pull.deletes:
             pull.got.append((held, held.received()))
         else:
-            token, until_ms = self._locks.acquire(held, self.place.queue.lock_duration_ms)
+            token, until_ms = self._locks.acquire(
+                self.messages, held, self.messages.queue.lock_duration_ms
+            )
             received = held.received(lock_token=token, locked_until_ms=until_ms)
             pull.got.append((held, received))
         if pull.is_full:
@@ -278,8 +304,11 @@ class EntityReceiver:
     def _withdraw(self, pull: Pull[HeldMessage]) -> None:
         if pull.number in self._pulls and not pull.is_withdrawn:
             pull.is_withdrawn = True
-            self._withdrawals[self._machine.withdraw(pull.number)] = pull
-            self._turn_soon()
+            self._withdrawals[self.messages.machine.withdraw(pull.number)] = pull
+            self._wake.soon()
+
+    def _end_withdrawal(self, ticket: int) -> None:
+        self._finish(self._withdrawals.pop(ticket))
 
     def _finish(self, pull: Pull[HeldMessage]) -> None:
         """Give the caller the messages; if the caller has given up, release them."""
@@ -294,7 +323,7 @@ class EntityReceiver:
         if pull.hear():
             for held, _ in pull.got:
                 if not held.channel.is_closed:
-                    self._settling.settle(held)
+                    self._settle(held)
 
     def _put_back(self, pull: Pull[HeldMessage]) -> None:
         if pull.hear():
@@ -307,81 +336,31 @@ class EntityReceiver:
     def _untouched(self, held: HeldMessage, token: UUID | None) -> None:
         """Release a message for the next receiver; before 4.3 RabbitMQ counts returns."""
         if token is not None:
-            self._locks.drop(token)
+            self._locks.release(token)
         if not held.channel.is_closed:
-            self._machine.release(held, self._wire.now_s(), self._wire.now_ms())
-            self._carry_out()
+            self.messages.release(held)
 
-    # What the machine decides.
-
-    def _turn_soon(self) -> None:
-        if not self._is_turn_due and not self._is_closed:
-            self._is_turn_due = True
-            self._wire.soon(self._act)
+    # Time, and the loss of channels.
 
     def _act(self) -> None:
-        """Bring fetches in line with the receivers' demand."""
-        self._is_turn_due = False
-        if self._is_closed:
-            return
-        now_s = self._wire.now_s()
-        can_fetch = self._channels.can_fetch and now_s >= self._not_before_s
-        self._machine.plan(now_s, self._wire.now_ms(), can_fetch=can_fetch)
-        if self._machine.due:
-            self._do_all()
-        self._watch()
+        if not self.messages.is_closed:
+            self.messages.act()
 
-    def _carry_out(self) -> None:
-        """Carry out the machine's effects, and let it fetch again."""
-        if self._machine.due:
-            self._do_all()
-        self._turn_soon()
-
-    def _do_all(self) -> None:
-        for effect in self._machine.take():
-            if isinstance(effect, Deliver):
-                self._deliver(effect.receiver, effect.message)
-            elif isinstance(effect, Ack | Requeue | End | SendBack):
-                self._settling.do(effect)
-            elif isinstance(effect, Withdrawn):
-                self._finish(self._withdrawals.pop(effect.ticket))
-            else:
-                self._fetch(effect)
-
-    def _fetch(self, effect: Open | Get | Look | Close) -> None:
-        try:
-            self._fetches.carry_out(effect)
-        except ServiceBusError:  # no channel for the effect; messages of other channels stay locked
-            self._not_before_s = self._wire.now_s() + SETTLE_S
-            self._machine.closed(effect.fetch)
-            self._turn_soon()
-
-    def _watch(self) -> None:
-        """Set the timer for the next time-driven effect."""
-        due_s = self._machine.due_s()
-        if self._pulls and self._not_before_s > self._wire.now_s():
-            due_s = min(self._not_before_s, due_s or self._not_before_s)
-        if due_s == self._due_s:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._due_s = due_s
-        if due_s is not None:
-            wait_s = max(0.0, due_s - self._wire.now_s()) + 0.001
-            self._timer = self._wire.later(wait_s, self._on_due)
-
-    def _on_due(self) -> None:
-        self._timer = self._due_s = None
-        self._turn_soon()
+    def _at(self, due_s: float, call: Callable[[], None]) -> Timer:
+        return self._wire.later(max(0.0, due_s - self._wire.now_s()) + 0.001, call)
 
     def _on_lost(self, error: ServiceBusError | None = None) -> None:
         """Forget held messages, as RabbitMQ took them back; calls wait on, unless refused."""
-        self._not_before_s = self._wire.now_s() + SETTLE_S
-        self._fetches.lose()
-        self._machine.lose()
-        self._locks.lose()
+        self._channels.pause()
+        self.messages.lose()
+        self._locks.end_all()
         if any(refusal in str(error) for refusal in REFUSALS):
             self.refuse(ServiceBusAuthorizationError(str(error)))
-        self._is_turn_due = False  # an interrupted turn never ended
-        self._turn_soon()
+        self._wake.close()
+        self._wake.is_due = False  # an interrupted turn never ended
+        self._wake.soon()
+
+
+def _receivable(described: DescribedEntity) -> model.ReceiveEntity:
+    assert not isinstance(described.entity, model.Topic)
+    return described.entity

@@ -11,10 +11,11 @@ from bridge.client.exceptions import (
     ServiceBusError,
     ServiceBusQuotaExceededError,
 )
+from bridge.message.batch_keys import BatchKeys
 from bridge.message.envelopes import Outgoing, encode
 from bridge.model import entity as model
 from bridge.model.duration import readable_time_ms
-from bridge.topology.description import Described
+from bridge.topology.description import DescribedEntity
 from bridge.wire.envelope import Operation
 from bridge.wire.mapping.inward import record_from_message
 
@@ -24,7 +25,7 @@ def new_identity() -> bytes:
     return uuid.uuid4().bytes
 
 
-def send_entity(described: Described) -> model.SendEntity:
+def send_entity(described: DescribedEntity) -> model.SendEntity:
     """Return the definition of an entity that takes messages.
 
     Raises:
@@ -45,7 +46,7 @@ def send_entity(described: Described) -> model.SendEntity:
 
 def batch_body(
     operation: Operation,
-    described: Described,
+    described: DescribedEntity,
     batch: Sequence[bytes],
     scheduled_ms: int | None = None,
 ) -> bytes:
@@ -64,6 +65,7 @@ def batch_body(
         raise ServiceBusQuotaExceededError(described.full)
     limit_bytes = described.message_bytes_max
     requires_session = isinstance(entity, model.Queue) and entity.requires_session
+    keys = BatchKeys(entity)
     outgoing = []
     for raw in batch:
         if len(raw) > limit_bytes:
@@ -73,16 +75,17 @@ def batch_body(
             raise ServiceBusError(
                 f"The SessionId was not set on a message, and '{entity.path}' requires sessions."
             )
-        outgoing.append(
-            Outgoing(
-                record=inward.record,
-                size_bytes=len(raw),
-                scheduled_ms=(
-                    inward.scheduled_ms if scheduled_ms is None else readable_time_ms(scheduled_ms)
-                ),
-                session_id=inward.session_id,
-            )
+        message = Outgoing(
+            record=inward.record,
+            size_bytes=len(raw),
+            scheduled_ms=(
+                inward.scheduled_ms if scheduled_ms is None else readable_time_ms(scheduled_ms)
+            ),
+            session_id=inward.session_id,
         )
+        if operation is Operation.SEND:
+            keys.check(message)
+        outgoing.append(message)
     try:
         body = encode(operation, entity, outgoing, new_identity())
     except ValueError as error:

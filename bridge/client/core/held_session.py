@@ -9,14 +9,14 @@ from operator import attrgetter
 from typing import Protocol
 
 from bridge.client.core.pull import Begun, Pull
-from bridge.client.core.wire import Answer, Wire
+from bridge.client.core.wire import CallerFuture, Wire
 from bridge.client.exceptions import SessionLockLostError
 from bridge.message.received import Received
 
 LOCK_LOST = "The session lock has expired on the MessageSession. Accept a new MessageSession."
 
 
-class Asked(Protocol):
+class MessageRequests(Protocol):
     """Requests to the bridge for the session's messages."""
 
     def credit(self, held: HeldSession, count: int) -> None:
@@ -56,7 +56,7 @@ class HeldSession:
         *,
         deletes: bool,
         wire: Wire,
-        asked: Asked,
+        asked: MessageRequests,
     ) -> None:
         self.number = number
         self.bridge = bridge
@@ -90,7 +90,7 @@ class HeldSession:
         self,
         count: int,
         wait_s: float | None,
-        answer: Answer,
+        answer: CallerFuture,
         begun: Callable[[Begun], None],
     ) -> None:
         """Receive up to `count` messages; answer with a list of `Received`.
@@ -121,11 +121,11 @@ class HeldSession:
         self._fill()
 
     def locks_end(self) -> None:
-        """Note that a bridge is told of the end of deferred messages' locks."""
+        """Note that a bridge is being told of the end of deferred messages' locks."""
         self._ending += 1
 
     def locks_ended(self) -> None:
-        """Note that it has heard of that."""
+        """Note that the bridge has been told of one such end."""
         self._ending -= 1
         if not self._ending and self._when_ended is not None:
             then, self._when_ended = self._when_ended, None

@@ -7,17 +7,17 @@ from functools import partial
 from uuid import UUID
 
 from bridge.client.constants import ServiceBusReceiveMode
-from bridge.client.core.answers import Told
-from bridge.client.core.directory import Directory, guarded
+from bridge.client.core.answers import CallbackAnswer
+from bridge.client.core.directory import KnownDefinitions, guarded
 from bridge.client.core.entity_receiver import EntityReceiver
 from bridge.client.core.envelopes import batch_body, new_identity, send_entity
 from bridge.client.core.peeking import Peeking
 from bridge.client.core.publisher import Publisher
 from bridge.client.core.pull import Begun
 from bridge.client.core.remote import Remote, details_of
-from bridge.client.core.sessions import Sessions
-from bridge.client.core.settlements import Settlements
-from bridge.client.core.wire import Answer, Refused, Unroutable, Wire, fail, succeed
+from bridge.client.core.sessions import SessionOperations
+from bridge.client.core.settlements import ClientSettlements
+from bridge.client.core.wire import CallerFuture, RefusedPublish, Unroutable, Wire, fail, succeed
 from bridge.client.exceptions import (
     MessageLockLostError,
     MessagingEntityDisabledError,
@@ -26,18 +26,21 @@ from bridge.client.exceptions import (
     ServiceBusServerBusyError,
     of_condition,
 )
-from bridge.machine.settled import SettledMemory
+from bridge.machine.queue.settled import SettledMemory
 from bridge.message.received import Received
 from bridge.model import entity as model
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
-from bridge.topology.description import Described
+from bridge.topology.description import DescribedEntity
 from bridge.wire import envelope
 from bridge.wire.administration import Request
 from bridge.wire.envelope import Operation
-from bridge.wire.reply import Refused as RefusedReply
+from bridge.wire.reply import Refusal as RefusedReply
 from bridge.wire.reply import decode_reply
+
+LEAVE_S = 3.0
+"""The longest wait of a client that closes until RabbitMQ has taken its settlements."""
 
 REFRESH_S = 15.0
 """Interval at which a used queue's definition is read again; the bridge counts that as a use."""
@@ -51,7 +54,7 @@ RECEIVER_OF_FORWARDED = (
 )
 
 
-class Namespace:
+class ClientNamespace:
     """The entities of a virtual host, for one client.
 
     Args:
@@ -65,19 +68,19 @@ class Namespace:
     def __init__(self, sending: Wire, receiving: Wire) -> None:
         self._receiving = receiving
         self._publisher = Publisher(sending)
-        self._directory = Directory(sending, self._publisher, self._held_of)
+        self._directory = KnownDefinitions(sending, self._publisher, self._held_of)
         self._remote = Remote(sending, self._publisher, self._directory)
-        self.sessions = Sessions(sending, self._publisher, self._directory, self._remote)
+        self.sessions = SessionOperations(sending, self._publisher, self._directory, self._remote)
         self._settled = SettledMemory()
-        self._settlements = Settlements(sending, self._publisher)
+        self._settlements = ClientSettlements(sending, self._publisher)
         self._peeking = Peeking(self._directory, self._remote, self._settlements)
         self._receivers: dict[tuple[str, SubQueue], EntityReceiver] = {}
         self._is_closed = False
 
-    def send(self, path: str, batch: Sequence[bytes], answer: Answer) -> None:
+    def send(self, path: str, batch: Sequence[bytes], answer: CallerFuture) -> None:
         """Store all messages or none."""
 
-        def then(described: Described) -> None:
+        def then(described: DescribedEntity) -> None:
             body = batch_body(Operation.SEND, described, batch)
             if not batch:
                 succeed(answer)
@@ -88,10 +91,12 @@ class Namespace:
 
         self._directory.known(path, answer, then)
 
-    def schedule(self, path: str, batch: Sequence[bytes], due_ms: int, answer: Answer) -> None:
+    def schedule(
+        self, path: str, batch: Sequence[bytes], due_ms: int, answer: CallerFuture
+    ) -> None:
         """Store messages for later; answer with their sequence numbers."""
 
-        def then(described: Described) -> None:
+        def then(described: DescribedEntity) -> None:
             body = batch_body(Operation.SCHEDULE, described, batch, due_ms)
             if batch:
                 self._ask_sequencer(described, body, path, answer)
@@ -100,10 +105,10 @@ class Namespace:
 
         self._directory.known(path, answer, then)
 
-    def cancel(self, path: str, numbers: Sequence[int], answer: Answer) -> None:
+    def cancel(self, path: str, numbers: Sequence[int], answer: CallerFuture) -> None:
         """Remove scheduled messages, all of them or none."""
 
-        def then(described: Described) -> None:
+        def then(described: DescribedEntity) -> None:
             send_entity(described)
             if numbers:
                 body = envelope.encode_cancel(new_identity(), numbers)
@@ -113,16 +118,16 @@ class Namespace:
 
         self._directory.known(path, answer, then)
 
-    def message_bytes_max(self, path: str, answer: Answer) -> None:
+    def message_bytes_max(self, path: str, answer: CallerFuture) -> None:
         """Answer with the entity's maximum message size."""
 
-        def then(described: Described) -> None:
+        def then(described: DescribedEntity) -> None:
             send_entity(described)
             succeed(answer, described.message_bytes_max)
 
         self._directory.known(path, answer, then)
 
-    def check(self, path: str, answer: Answer) -> None:
+    def check(self, path: str, answer: CallerFuture) -> None:
         """Answer when the entity is found."""
         self._directory.known(path, answer, lambda described: succeed(answer))
 
@@ -132,7 +137,7 @@ class Namespace:
         count: int,
         wait_s: float | None,
         mode: ServiceBusReceiveMode,
-        answer: Answer,
+        answer: CallerFuture,
         begun: Callable[[Begun], None],
     ) -> None:
         """Receive up to `count` messages; answer with a list of `Received`.
@@ -141,7 +146,7 @@ class Namespace:
             begun: gets what ends the wait, and what hears whether the caller has the messages.
         """
 
-        def then(described: Described) -> None:
+        def then(described: DescribedEntity) -> None:
             receiver = self._receiver_of(described, path.sub_queue)
             begun(receiver.pull(count, wait_s, mode, answer))
 
@@ -154,7 +159,7 @@ class Namespace:
         how: str,
         reason: str | None,
         description: str | None,
-        answer: Answer,
+        answer: CallerFuture,
     ) -> None:
         """End a lock; a bridge holds the locks of deferred messages.
 
@@ -179,7 +184,7 @@ class Namespace:
             case _:
                 raise AssertionError(how)
 
-    def renew(self, path: EntityPath, locked: Received, answer: Answer) -> None:
+    def renew(self, path: EntityPath, locked: Received, answer: CallerFuture) -> None:
         """Give a lock its full duration from now; answer with its end (UTC ms)."""
         token = _token(locked)
         if locked.is_deferred:
@@ -187,23 +192,25 @@ class Namespace:
         else:
             self._held(path).renew(token, answer)
 
-    def peek(self, path: EntityPath, start: int, count: int, answer: Answer) -> None:
+    def peek(self, path: EntityPath, start: int, count: int, answer: CallerFuture) -> None:
         """Answer with messages from a sequence number on, `count` at most, locking none."""
         receivers = [each for (key, _), each in self._receivers.items() if key == path.key]
         self._peeking.peek(path, start, count, receivers, answer)
 
-    def receive_deferred(self, path: EntityPath, numbers: Sequence[int], answer: Answer) -> None:
+    def receive_deferred(
+        self, path: EntityPath, numbers: Sequence[int], answer: CallerFuture
+    ) -> None:
         """Answer with the deferred messages of these sequence numbers, locked."""
         self._remote.receive_deferred(path, numbers, answer)
 
     def end_locks(
-        self, path: EntityPath, found: Sequence[Received], how: str, answer: Answer
+        self, path: EntityPath, found: Sequence[Received], how: str, answer: CallerFuture
     ) -> None:
         """Complete or release deferred messages; the answer does not wait for the bridges."""
         self._remote.end_locks(path, found, how)
         succeed(answer)
 
-    def administer(self, request: Request, answer: Answer) -> None:
+    def administer(self, request: Request, answer: CallerFuture) -> None:
         """Answer with the `Response` to a request to the administration API."""
         self._remote.administer(request, answer)
 
@@ -212,6 +219,31 @@ class Namespace:
         self._settlements.lose()
         for receiver in self._receivers.values():
             receiver.lose()
+
+    def leave(self, left: Callable[[], None]) -> None:
+        """Receive no more; call `left` when `close` may end the channels, after `LEAVE_S` at last.
+
+        RabbitMQ forgets settlements of a channel that ends before it has taken them.
+        """
+        self._is_closed = True
+        missing = {*self._receivers.values()}
+
+        def end() -> None:
+            missing.clear()
+            timer.cancel()
+            left()
+
+        def one_left(receiver: EntityReceiver) -> None:
+            if receiver in missing:
+                missing.discard(receiver)
+                if not missing:
+                    end()
+
+        timer = self._receiving.later(LEAVE_S, end)
+        for each in [*missing]:
+            each.leave(partial(one_left, each))
+        if not self._receivers:
+            end()
 
     def close(self) -> None:
         """End all locks and waits; locked messages go back to their queues."""
@@ -237,7 +269,7 @@ class Namespace:
             raise MessageLockLostError("This client holds no lock in this queue.")
         return receiver
 
-    def _receiver_of(self, described: Described, sub_queue: SubQueue) -> EntityReceiver:
+    def _receiver_of(self, described: DescribedEntity, sub_queue: SubQueue) -> EntityReceiver:
         if self._is_closed:
             raise ValueError("The ServiceBusClient is closed.")
         entity = described.entity
@@ -262,12 +294,14 @@ class Namespace:
         if self._is_closed:
             return
         if receiver.is_in_use:
-            told = Told(error=partial(_not_learnt, receiver))
+            told = CallbackAnswer(error=partial(_not_learnt, receiver))
             learn = partial(_learn, receiver)
-            guarded(told, self._directory.known, receiver.place.path, told, learn)
+            guarded(told, self._directory.known, receiver.messages.path.entity, told, learn)
         self._receiving.later(REFRESH_S, partial(self._refresh, receiver))
 
-    def _ask_sequencer(self, described: Described, body: bytes, path: str, answer: Answer) -> None:
+    def _ask_sequencer(
+        self, described: DescribedEntity, body: bytes, path: str, answer: CallerFuture
+    ) -> None:
         def answered(reply: bytes | Exception) -> None:
             if isinstance(reply, Exception):
                 self._confirmed(answer, path, reply)
@@ -281,14 +315,14 @@ class Namespace:
         front = names.front(described.entity.path)
         self._publisher.ask(front, "", envelope.HEADERS, body, answered, is_kept=True)
 
-    def _confirmed(self, answer: Answer, path: str, error: Exception | None) -> None:
+    def _confirmed(self, answer: CallerFuture, path: str, error: Exception | None) -> None:
         if error is None:
             succeed(answer)
         elif isinstance(error, Unroutable):
             self._directory.forget(path)
             not_there = f"The messaging entity '{path}' is not there."
             fail(answer, MessagingEntityNotFoundError(not_there))
-        elif isinstance(error, Refused):
+        elif isinstance(error, RefusedPublish):
             busy = f"RabbitMQ did not take the message: {error}"
             fail(answer, ServiceBusServerBusyError(busy))
         else:
@@ -316,13 +350,13 @@ def _check_receivable(entity: model.Entity, sub_queue: SubQueue) -> None:
         raise ServiceBusError(RECEIVER_OF_FORWARDED)
 
 
-def _learn(receiver: EntityReceiver, described: Described) -> None:
+def _learn(receiver: EntityReceiver, described: DescribedEntity) -> None:
     """Give a receiver its new definition; fail its waiting calls if receiving is refused now."""
-    place, entity = receiver.place, described.entity
+    entity = described.entity
     if not isinstance(entity, model.Topic):
         receiver.update(described)
     try:
-        _check_receivable(entity, SubQueue.DEAD_LETTER if place.is_dead_letter else SubQueue.NONE)
+        _check_receivable(entity, receiver.messages.path.sub_queue)
     except ServiceBusError as error:
         receiver.refuse(error)
 

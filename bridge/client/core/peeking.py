@@ -11,23 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bridge.client.core.answers import Told
-from bridge.client.core.directory import Directory, guarded
+from bridge.client.core.answers import CallbackAnswer
+from bridge.client.core.directory import KnownDefinitions, guarded
 from bridge.client.core.entity_receiver import EntityReceiver
 from bridge.client.core.remote import Remote
-from bridge.client.core.settlements import Settlements
-from bridge.client.core.wire import Answer, Unroutable, fail
+from bridge.client.core.settlements import ClientSettlements
+from bridge.client.core.wire import CallerFuture, Unroutable, fail
 from bridge.client.exceptions import ServiceBusCommunicationError
 from bridge.model.name import EntityPath
-from bridge.topology.description import Described
+from bridge.topology.description import DescribedEntity
 
-_Ask = Callable[[Answer], None]
+_Ask = Callable[[CallerFuture], None]
 
 
 class Peeking:
     """Asks for peeks."""
 
-    def __init__(self, directory: Directory, remote: Remote, settlements: Settlements) -> None:
+    def __init__(
+        self, directory: KnownDefinitions, remote: Remote, settlements: ClientSettlements
+    ) -> None:
         self._directory = directory
         self._remote = remote
         self._settlements = settlements
@@ -38,7 +40,7 @@ class Peeking:
         start: int,
         count: int,
         receivers: Sequence[EntityReceiver],
-        answer: Answer,
+        answer: CallerFuture,
     ) -> None:
         """Answer with messages from a sequence number on, `count` at most.
 
@@ -53,11 +55,11 @@ class Peeking:
         path: EntityPath,
         receivers: Sequence[EntityReceiver],
         ask: _Ask,
-        answer: Answer,
+        answer: CallerFuture,
         *,
         is_first: bool,
     ) -> None:
-        def begin(described: Described | None) -> None:
+        def begin(described: DescribedEntity | None) -> None:
             for receiver in receivers:
                 if described is not None:
                     receiver.update(described)
@@ -69,7 +71,7 @@ class Peeking:
                 guarded(answer, ask, answer)
             elif isinstance(error, Unroutable):
                 again = partial(self._tell, path, receivers, ask, answer, is_first=True)
-                begun = Told(lambda found: guarded(answer, again), partial(fail, answer))
+                begun = CallbackAnswer(lambda found: guarded(answer, again), partial(fail, answer))
                 guarded(answer, self._remote.peek, path, 1, 0, begun)
             else:
                 busy = ServiceBusCommunicationError(f"RabbitMQ takes nothing now: {error}")

@@ -16,8 +16,7 @@ from bridge.client.core.wire import (
     Channel,
     Confirmed,
     NoExchange,
-    Refused,
-    Timer,
+    RefusedPublish,
     Unroutable,
     Wire,
 )
@@ -28,8 +27,9 @@ from bridge.client.exceptions import (
     ServiceBusError,
     ServiceBusServerBusyError,
 )
-from bridge.machine.publication import Publication
+from bridge.machine.inbox.publication import Publication
 from bridge.message import port
+from bridge.message.wake import Timer
 from bridge.topology import names
 from bridge.wire.basic import Properties, Table
 from bridge.wire.headers import DIRECT_REPLY_TO
@@ -148,7 +148,7 @@ class Publisher:
             except ServiceBusError as error:
                 if not index:
                     raise
-                count(index, Refused(str(error)))
+                count(index, RefusedPublish(str(error)))
 
     def ask(
         self, exchange: str, key: str, headers: Table, body: bytes, answered: Answered,
@@ -242,7 +242,7 @@ class Publisher:
 
 def is_refused(error: Exception) -> bool:
     """Return whether this outcome says that nothing is stored, and that nothing will be."""
-    return isinstance(error, Unroutable | Refused | ServiceBusAuthorizationError)
+    return isinstance(error, Unroutable | RefusedPublish | ServiceBusAuthorizationError)
 
 
 def together(errors: Sequence[Exception | None]) -> Exception | None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from bridge.client.core.wire import Answer, Timer, Wire, fail, succeed
+from bridge.client.core.wire import CallerFuture, Wire, fail, succeed
 from bridge.message.received import Received
+from bridge.message.wake import Timer
 
 FURTHER_S = 0.2
 """How long a call for several messages waits on after the first."""
@@ -47,7 +48,7 @@ class Pull(Generic[HeldT]):
     """
 
     def __init__(
-        self, count: int, answer: Answer, *, number: int = 0, deletes: bool = False
+        self, count: int, answer: CallerFuture, *, number: int = 0, deletes: bool = False
     ) -> None:
         self.number = number
         self.deletes = deletes

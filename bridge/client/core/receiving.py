@@ -20,7 +20,7 @@ WAIT_S = 60.0
 """Default wait of `receive_messages`, as the SDK's; iteration waits without end."""
 
 
-class Queue:
+class ReceiveSource:
     """A queue, subscription or sub-queue without sessions, as a receiver's source.
 
     Attributes:
@@ -91,7 +91,7 @@ class Queue:
         return None
 
 
-class Receiving:
+class ClientReceiving:
     """The state and calls of one receiver.
 
     Args:
@@ -110,7 +110,7 @@ class Receiving:
 
     def __init__(
         self,
-        source: Queue | SessionSource,
+        source: ReceiveSource | SessionSource,
         mode: ServiceBusReceiveMode,
         max_wait_time: float | None,
         renewer: Any,
@@ -255,7 +255,7 @@ class Receiving:
         return message
 
 
-def receiving_from(path: str, options: ReceiverOptions) -> Receiving:
+def receiving_from(path: str, options: ReceiverOptions) -> ClientReceiving:
     """Return a receiver of a queue or subscription, or of its dead-letter sub-queue.
 
     Raises:
@@ -266,14 +266,14 @@ def receiving_from(path: str, options: ReceiverOptions) -> Receiving:
     mode = ServiceBusReceiveMode(options.get("receive_mode", ServiceBusReceiveMode.PEEK_LOCK))
     session_id, max_wait_time = options.get("session_id"), options.get("max_wait_time")
     found = sub_queue_of(options.get("sub_queue"), path)
-    source: Queue | SessionSource = Queue(EntityPath(path, found), mode)
+    source: ReceiveSource | SessionSource = ReceiveSource(EntityPath(path, found), mode)
     if session_id is not None:
         if found is not SubQueue.NONE:
             raise ValueError("A sub-queue has no sessions: give session_id or sub_queue, not both.")
         wanted = None if session_id is NEXT_AVAILABLE_SESSION else str(session_id)
         source = SessionSource(path, wanted, mode, max_wait_time)
     renewer, identifier = options.get("auto_lock_renewer"), options.get("client_identifier")
-    return Receiving(source, mode, max_wait_time, renewer, identifier)
+    return ClientReceiving(source, mode, max_wait_time, renewer, identifier)
 
 
 def _locked(message: ServiceBusReceivedMessage) -> Received:

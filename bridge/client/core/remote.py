@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import UUID
 
-from bridge.client.core.answers import Told
-from bridge.client.core.directory import Directory, content_of, guarded
+from bridge.client.core.answers import CallbackAnswer
+from bridge.client.core.directory import KnownDefinitions, content_of, guarded
 from bridge.client.core.publisher import Publisher
-from bridge.client.core.wire import Answer, Unroutable, Wire, fail, succeed
+from bridge.client.core.wire import CallerFuture, Unroutable, Wire, fail, succeed
 from bridge.client.exceptions import (
     MessageLockLostError,
     OutcomeUnknownError,
     ServiceBusAuthorizationError,
     ServiceBusConnectionError,
 )
+from bridge.message.port import when_all
 from bridge.message.received import Received
 from bridge.message.shown import decode
 from bridge.model.name import EntityPath
@@ -40,7 +41,7 @@ def _nothing() -> None:
 class Remote:
     """Asks any bridge, or the bridge that holds a lock."""
 
-    def __init__(self, wire: Wire, publisher: Publisher, directory: Directory) -> None:
+    def __init__(self, wire: Wire, publisher: Publisher, directory: KnownDefinitions) -> None:
         self._wire = wire
         self._publisher = publisher
         self._directory = directory
@@ -50,7 +51,7 @@ class Remote:
         """Repeat nothing any more."""
         self._is_closed = True
 
-    def peek(self, path: EntityPath, start: int, count: int, answer: Answer) -> None:
+    def peek(self, path: EntityPath, start: int, count: int, answer: CallerFuture) -> None:
         """Answer with messages from a sequence number on, `count` at most.
 
         A peek of 0 messages only makes bridges and clients begin to record the numbers that leave.
@@ -59,7 +60,9 @@ class Remote:
         question |= {"start": long(start), "count": long(count)} | self._directory.held(path.entity)
         self._directory.ask(question, partial(self._on_shown, answer))
 
-    def receive_deferred(self, path: EntityPath, numbers: Sequence[int], answer: Answer) -> None:
+    def receive_deferred(
+        self, path: EntityPath, numbers: Sequence[int], answer: CallerFuture
+    ) -> None:
         """Answer with the deferred messages of these numbers, locked.
 
         A caller that has given up leaves them deferred.
@@ -67,7 +70,11 @@ class Remote:
 
         def answered(reply: bytes | Exception) -> None:
             if answer.done() and not isinstance(reply, Exception):
-                guarded(Told(), lambda raw: self.end_locks(path, decode(raw), "release"), reply)
+                guarded(
+                    CallbackAnswer(),
+                    lambda raw: self.end_locks(path, decode(raw), "release"),
+                    reply,
+                )
             else:
                 self._on_shown(answer, reply)
 
@@ -89,18 +96,9 @@ class Remote:
             told: called when each bridge has answered once, or not in time.
         """
         locked = [each for each in found if each.lock_token is not None]
-        left = len(locked)
-
-        def one_told() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                told()
-
+        one_told = when_all(len(locked), told)
         for each in locked:
             self._end_lock(path, each, how, one_told)
-        if not locked:
-            told()
 
     def _end_lock(
         self, path: EntityPath, locked: Received, how: str, told: Callable[[], None]
@@ -119,10 +117,10 @@ class Remote:
                 self._wire.later(AGAIN_S, again)
             told()
 
-        answer = Told(lambda result: told(), failed)
+        answer = CallbackAnswer(lambda result: told(), failed)
         guarded(answer, self.settle, path, token, how, {}, answer)
 
-    def administer(self, request: Request, answer: Answer) -> None:
+    def administer(self, request: Request, answer: CallerFuture) -> None:
         """Answer with the `Response` to a request to the administration API."""
 
         def answered(reply: bytes | Exception) -> None:
@@ -135,7 +133,7 @@ class Remote:
 
         self._directory.ask(encode_request(request), answered, names.ADMINISTRATION)
 
-    def prepare(self, path: EntityPath, answer: Answer, then: Callable[[], None]) -> None:
+    def prepare(self, path: EntityPath, answer: CallerFuture, then: Callable[[], None]) -> None:
         """Have a bridge make the entity's queue of deferred messages, then go on."""
 
         def answered(reply: bytes | Exception) -> None:
@@ -147,14 +145,14 @@ class Remote:
         self._directory.ask(_question("client-aside", path), answered)
 
     def settle(
-        self, path: EntityPath, token: UUID, how: str, details: Table, answer: Answer
+        self, path: EntityPath, token: UUID, how: str, details: Table, answer: CallerFuture
     ) -> None:
         """End a lock: complete, release, abandon, dead-letter or defer."""
 
         question = details | {"plain": ("F", _NOTHING), "encoded": ("F", _NOTHING)}
         self._ask_holder(path, token, how, question, answer, lambda reply: succeed(answer))
 
-    def renew(self, path: EntityPath, token: UUID, answer: Answer) -> None:
+    def renew(self, path: EntityPath, token: UUID, answer: CallerFuture) -> None:
         """Give a lock its full duration from now; answer with its end (UTC ms)."""
 
         def done(reply: Done) -> None:
@@ -168,7 +166,7 @@ class Remote:
         token: UUID,
         what: str,
         details: Table,
-        answer: Answer,
+        answer: CallerFuture,
         done: Callable[[Done], None],
     ) -> None:
         def answered(reply: bytes | Exception) -> None:
@@ -185,7 +183,7 @@ class Remote:
         queue = names.bridge_queue(token.bytes[:INSTANCE_BYTES])
         self._publisher.ask("", queue, {}, encode_table(question), answered)
 
-    def _on_shown(self, answer: Answer, reply: bytes | Exception) -> None:
+    def _on_shown(self, answer: CallerFuture, reply: bytes | Exception) -> None:
         if isinstance(reply, Exception):
             fail(answer, reply)
         else:

@@ -1,4 +1,4 @@
-"""Retries of failed operations, by the SDK's options."""
+"""Retries: of failed operations, by the SDK's options; of attempts to connect, without end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import tenacity
+
+CONNECT_S_MIN = 0.2
+CONNECT_S_MAX = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +42,25 @@ class RetryOptions:
 def is_retryable(error: BaseException) -> bool:
     """Return whether the library marks an error as safe to retry, and a retry may help."""
     return getattr(error, "_retryable", False)
+
+
+class Backoff:
+    """The failed attempts to connect in a row; random waits spread those of many clients."""
+
+    def __init__(self) -> None:
+        self._wait = tenacity.wait_random_exponential(
+            multiplier=2 * CONNECT_S_MIN, min=CONNECT_S_MIN, max=CONNECT_S_MAX
+        )
+        self._failures = 0
+
+    def succeeded(self) -> None:
+        """Reset the count: a connection is open."""
+        self._failures = 0
+
+    def wait_s(self) -> float:
+        """Count a failed attempt; return the seconds until the next attempt."""
+        self._failures += 1
+        nothing: Any = None
+        state = tenacity.RetryCallState(nothing, None, (), {})
+        state.attempt_number = self._failures
+        return self._wait(state)

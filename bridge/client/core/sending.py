@@ -18,7 +18,7 @@ from bridge.model.name import SubQueue
 _SUB_QUEUE = f"/{SubQueue.DEAD_LETTER.value}"
 
 
-class Sending:
+class ClientSending:
     """The state and calls of one sender.
 
     Attributes:

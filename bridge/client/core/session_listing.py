@@ -13,7 +13,7 @@ from bridge.client.exceptions import OperationTimeoutError
 PAGE = 1_000
 
 
-class Listing:
+class SessionListing:
     """The position in a list of session ids.
 
     Args:

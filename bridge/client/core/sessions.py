@@ -16,13 +16,13 @@ from typing import Any
 from uuid import UUID
 
 from bridge.client.constants import ServiceBusReceiveMode
-from bridge.client.core.answers import Told, ignore
-from bridge.client.core.directory import Directory, content_of, guarded
+from bridge.client.core.answers import CallbackAnswer, ignore
+from bridge.client.core.directory import KnownDefinitions, content_of, guarded
 from bridge.client.core.held_session import LOCK_LOST, HeldSession
 from bridge.client.core.publisher import TIMEOUT_S, Publisher
 from bridge.client.core.pull import Begun
 from bridge.client.core.remote import Remote, details_of
-from bridge.client.core.wire import Answer, Unroutable, Wire, fail, succeed
+from bridge.client.core.wire import CallerFuture, Unroutable, Wire, fail, succeed
 from bridge.client.exceptions import (
     MessageLockLostError,
     OutcomeUnknownError,
@@ -49,11 +49,11 @@ PING_S = 2.0
 Then = Callable[[Done], None]
 
 
-class Sessions:
+class SessionOperations:
     """Accepts sessions, and does the operations of accepted sessions."""
 
     def __init__(
-        self, wire: Wire, publisher: Publisher, directory: Directory, remote: Remote
+        self, wire: Wire, publisher: Publisher, directory: KnownDefinitions, remote: Remote
     ) -> None:
         self._wire = wire
         self._publisher = publisher
@@ -91,7 +91,7 @@ class Sessions:
         self._directory.ask_any(question, replied, wait_s=wait_s + TIMEOUT_S)
 
     def list(
-        self, path: str, updated_after_ms: int | None, skip: int, top: int, answer: Answer
+        self, path: str, updated_after_ms: int | None, skip: int, top: int, answer: CallerFuture
     ) -> None:
         """Answer with a page of the ids of an entity's sessions."""
         question: Table = {
@@ -116,7 +116,7 @@ class Sessions:
         held: HeldSession,
         count: int,
         wait_s: float | None,
-        answer: Answer,
+        answer: CallerFuture,
         begun: Callable[[Begun], None],
     ) -> None:
         """Receive up to `count` messages; see `HeldSession.pull`."""
@@ -130,7 +130,7 @@ class Sessions:
         how: str,
         reason: str | None,
         description: str | None,
-        answer: Answer,
+        answer: CallerFuture,
     ) -> None:
         """End a message's lock; see `Namespace.settle`."""
         held.check()
@@ -139,11 +139,11 @@ class Sessions:
             is_lost = isinstance(error, MessageLockLostError)
             fail(answer, SessionLockLostError(LOCK_LOST) if is_lost else error)
 
-        told = Told(partial(succeed, answer), failed)
+        told = CallbackAnswer(partial(succeed, answer), failed)
         details = details_of(reason, description)
         self._remote.settle(EntityPath(held.path), token, how, details, told)
 
-    def renew(self, held: HeldSession, answer: Answer) -> None:
+    def renew(self, held: HeldSession, answer: CallerFuture) -> None:
         """Give the session's lock its full duration from now; answer with its end (UTC ms)."""
 
         def then(reply: Done) -> None:
@@ -152,7 +152,7 @@ class Sessions:
 
         self._ask(held, "renew", {}, answer, then)
 
-    def state(self, held: HeldSession, answer: Answer) -> None:
+    def state(self, held: HeldSession, answer: CallerFuture) -> None:
         """Answer with the session's state, or `None`."""
 
         def then(reply: Done) -> None:
@@ -160,17 +160,19 @@ class Sessions:
 
         self._ask(held, "state", {}, answer, then)
 
-    def store(self, held: HeldSession, state: bytes | None, answer: Answer) -> None:
+    def store(self, held: HeldSession, state: bytes | None, answer: CallerFuture) -> None:
         """Store the session's state, or clear the state."""
         fields: Table = {"state": ("x", state)} if state else {}
         self._ask(held, "store", fields, answer, lambda reply: succeed(answer))
 
-    def peek(self, held: HeldSession, start: int, count: int, answer: Answer) -> None:
+    def peek(self, held: HeldSession, start: int, count: int, answer: CallerFuture) -> None:
         """Answer with the session's messages from a number on, `count` at most."""
         fields: Table = {"start": long(start), "count": long(count)}
         self._ask(held, "peek", fields, answer, partial(_show, answer))
 
-    def receive_deferred(self, held: HeldSession, numbers: Sequence[int], answer: Answer) -> None:
+    def receive_deferred(
+        self, held: HeldSession, numbers: Sequence[int], answer: CallerFuture
+    ) -> None:
         """Answer with the session's deferred messages of these numbers, locked.
 
         A caller that has given up leaves them deferred.
@@ -186,13 +188,13 @@ class Sessions:
         self._ask(held, "deferred", fields | {"lock": ("t", True)}, answer, then)
 
     def end_locks(
-        self, held: HeldSession, found: Sequence[Received], how: str, answer: Answer
+        self, held: HeldSession, found: Sequence[Received], how: str, answer: CallerFuture
     ) -> None:
         """Complete or release deferred messages; the answer does not wait for the bridges."""
         self._end_locks(held, found, how)
         succeed(answer)
 
-    def close(self, held: HeldSession, answer: Answer) -> None:
+    def close(self, held: HeldSession, answer: CallerFuture) -> None:
         """End the session's lock; answer when the session is free."""
         self._forget(held)
         if held.lost is not None:
@@ -205,11 +207,11 @@ class Sessions:
         """End all locks, without waiting for answers."""
         for held in list(self._held.values()):
             try:
-                self.close(held, Told())
+                self.close(held, CallbackAnswer())
             except ServiceBusError:
                 continue  # no connection: the locks end with the reply-to address
 
-    def _close(self, held: HeldSession, answer: Answer) -> None:
+    def _close(self, held: HeldSession, answer: CallerFuture) -> None:
         def closed(reply: bytes | Exception) -> None:
             succeed(answer)  # without an answer the lock ends by itself
 
@@ -273,7 +275,7 @@ class Sessions:
         self._ping_later()
         succeed(answer, held)
         if answer.cancelled():  # the caller has given up
-            self.close(held, Told())
+            self.close(held, CallbackAnswer())
 
     def _hear(self, held: HeldSession, said: bytes | Exception) -> None:
         found = content_of(said)
@@ -285,10 +287,12 @@ class Sessions:
 
     def _ask_surely(self, held: HeldSession, what: str, fields: Table, then: Then) -> None:
         """Ask a question that the session's messages depend on: no answer loses the session."""
-        told = Told(error=lambda error: held.lose(str(error)))
+        told = CallbackAnswer(error=lambda error: held.lose(str(error)))
         guarded(told, self._ask, held, what, fields, told, then)
 
-    def _ask(self, held: HeldSession, what: str, fields: Table, answer: Answer, then: Then) -> None:
+    def _ask(
+        self, held: HeldSession, what: str, fields: Table, answer: CallerFuture, then: Then
+    ) -> None:
         held.check()
 
         def answered(reply: bytes | Exception) -> None:
@@ -313,7 +317,7 @@ class Sessions:
             self._lose(held, LOCK_LOST)
         elif told > held.arrived:
             error = "Messages were lost on their way from the bridge that held the session."
-            self.close(held, Told())
+            self.close(held, CallbackAnswer())
             held.lost = error
 
     def _lose(self, held: HeldSession, why: str) -> None:
@@ -369,5 +373,5 @@ def _ignore(reply: bytes | Exception) -> None:
     pass
 
 
-def _show(answer: Answer, reply: Done) -> None:
+def _show(answer: CallerFuture, reply: Done) -> None:
     succeed(answer, decode(reply.content))

@@ -15,8 +15,8 @@ from itertools import islice
 from bridge.client.core.publisher import Publisher
 from bridge.client.core.wire import Confirmed, Unroutable, Wire
 from bridge.client.exceptions import ServiceBusError
-from bridge.machine.failed_deliveries import FailedDeliveries
-from bridge.machine.publication import Publication
+from bridge.machine.browse.failed_deliveries import FailedDeliveries
+from bridge.machine.inbox.publication import Publication
 from bridge.machine.ranges import ranges_of
 from bridge.topology import names
 from bridge.wire.settled import PROPERTIES, entries
@@ -31,7 +31,7 @@ UNTOLD_MAX = 1_000_000
 """Maximum number of numbers that wait while RabbitMQ takes no messages; more are not recorded."""
 
 
-class Record:
+class SettledOfQueue:
     """The settled numbers of one queue, and how often its messages have failed.
 
     Args:
@@ -118,19 +118,19 @@ class Record:
         self._failed.written(failed)
 
 
-class Settlements:
+class ClientSettlements:
     """The records of one client."""
 
     def __init__(self, wire: Wire, publisher: Publisher) -> None:
         self._wire = wire
         self._publisher = publisher
-        self._records: list[Record] = []
+        self._records: list[SettledOfQueue] = []
         self._is_due = False
         self._is_closed = False
 
-    def of(self, queue: str, known: Callable[[], Iterator[int]]) -> Record:
+    def of(self, queue: str, known: Callable[[], Iterator[int]]) -> SettledOfQueue:
         """Return a new record for a queue of RabbitMQ."""
-        record = Record(queue, known, partial(self._later, FLUSH_S))
+        record = SettledOfQueue(queue, known, partial(self._later, FLUSH_S))
         self._records.append(record)
         return record
 
@@ -148,7 +148,7 @@ class Settlements:
             if record.has_untold:
                 self._later(AGAIN_S)
 
-    def tell(self, record: Record, told: Confirmed) -> None:
+    def tell(self, record: SettledOfQueue, told: Confirmed) -> None:
         """Publish all numbers and counts of one queue.
 
         Args:
@@ -189,7 +189,7 @@ class Settlements:
                 record.is_telling = True
                 self.tell(record, partial(self._told, record))
 
-    def _told(self, record: Record, error: Exception | None) -> None:
+    def _told(self, record: SettledOfQueue, error: Exception | None) -> None:
         record.is_telling = False
         if record.has_untold:
             self._later(FLUSH_S if error is None else AGAIN_S)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from bridge.client.exceptions import ServiceBusError
 from bridge.message import port
+from bridge.message.wake import Timer
 
 
 @dataclass(slots=True)
@@ -42,26 +43,49 @@ class NoExchange(Unroutable):
     """RabbitMQ has ended the channel: an exchange does not exist."""
 
 
-class Refused(Exception):
+class RefusedPublish(Exception):
     """RabbitMQ refused the message: a queue is full, or has no leader."""
 
 
 Confirmed = Callable[[Exception | None], None]
 """Called at the confirm, or with an error.
 
-`Unroutable`, `Refused` and `ServiceBusAuthorizationError` say that nothing is stored; after any
-other error the outcome is unknown."""
+`Unroutable`, `RefusedPublish` and `ServiceBusAuthorizationError` say that nothing is stored; after
+any other error the outcome is unknown."""
 
 
-class Timer(Protocol):
-    """A call at a later time."""
+class Unsettled:
+    """The deliveries of a channel that are to be settled.
 
-    def cancel(self) -> None:
-        """Drop the call."""
+    Attributes:
+        outstanding: their count.
+        settlements: how many were settled on this channel.
+        window: the tag of the channel's last consumer.
+        on_settled: called whenever the last of them is settled.
+    """
+
+    outstanding = 0
+    settlements = 0
+    window = ""
+    on_settled: Callable[[], None] | None = None
+
+    def settled(self) -> None:
+        """Note a settlement."""
+        self.outstanding -= 1
+        self.settlements += 1
+        if not self.outstanding and self.on_settled is not None:
+            self.on_settled()
 
 
 class Channel(port.Channel, Protocol):
-    """A channel; publishes need confirms."""
+    """A channel; publishes need confirms.
+
+    Attributes:
+        settlements, window: see `Unsettled`.
+    """
+
+    settlements: int
+    window: str
 
     def publish(
         self, exchange: str, key: str, properties: bytes, body: bytes, confirmed: Confirmed
@@ -111,7 +135,7 @@ class Wire(Protocol):
         """Call `call` at the end of this turn."""
 
 
-class Answer(Protocol):
+class CallerFuture(Protocol):
     """A future of either lane."""
 
     def done(self) -> bool:
@@ -124,14 +148,14 @@ class Answer(Protocol):
         """Set the waiter's exception."""
 
 
-def succeed(answer: Answer, result: Any = None) -> None:
+def succeed(answer: CallerFuture, result: Any = None) -> None:
     """Set the result, unless the caller has given up, even in this instant in another thread."""
     if not answer.done():
         with contextlib.suppress(InvalidStateError):
             answer.set_result(result)
 
 
-def fail(answer: Answer, error: BaseException) -> None:
+def fail(answer: CallerFuture, error: BaseException) -> None:
     """Set the exception, unless the caller has given up."""
     if not answer.done():
         with contextlib.suppress(InvalidStateError):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
-from urllib.parse import quote
 
 from bridge.client.core.call import Call
 from bridge.client.management import reading, writing
@@ -18,7 +17,6 @@ from bridge.client.management.properties import (
     SubscriptionProperties,
     TopicProperties,
 )
-from bridge.client.management.reading import Place
 from bridge.client.management.rules import RuleProperties
 from bridge.client.management.runtime import (
     QueueRuntimeProperties,
@@ -26,6 +24,14 @@ from bridge.client.management.runtime import (
     TopicRuntimeProperties,
 )
 from bridge.wire.administration import Request, Response
+from bridge.wire.atom.client import (
+    NAMESPACE,
+    PageSpan,
+    description_of,
+    list_path,
+    page_of,
+    path_of,
+)
 from bridge.wire.atom.xml import Element
 
 Result = TypeVar("Result")
@@ -42,24 +48,16 @@ _KINDS: dict[type, str] = {
 }
 """The kind that each class describes."""
 
-_LISTS = {
-    "Queue": "$Resources/Queues",
-    "Topic": "$Resources/Topics",
-    "Subscription": "Subscriptions",
-    "Rule": "Rules",
-}
-"""The path of each kind's list, below the path of the parent."""
-
 
 @dataclass(frozen=True, slots=True)
-class Listing(Generic[Described]):
+class PagedCall(Generic[Described]):
     """A list: the call for a page, and the place of the first page."""
 
-    page: Callable[[int, int], Call[tuple[list[Described], Place | None]]]
-    first: Place
+    page: Callable[[int, int], Call[tuple[list[Described], PageSpan | None]]]
+    first: PageSpan
 
 
-class Calls:
+class AdministrationCalls:
     """Makes the calls of the administration clients.
 
     Names lead to an entity: queue, or topic, subscription, rule.
@@ -84,11 +82,11 @@ class Calls:
 
         def read(response: Response) -> NamespaceProperties:
             root = reading.root_of(response)
-            found = reading.description_of(root, "NamespaceInfo")
+            found = description_of(root, "NamespaceInfo")
             assert found is not None
             return reading.namespace(root.text_of("title"), found)
 
-        return self._call(read, "GET", "$namespaceinfo")
+        return self._call(read, "GET", NAMESPACE)
 
     def create(
         self, made: type[Described], options: Mapping[str, object], *names: str
@@ -137,7 +135,7 @@ class Calls:
 
     def listing(
         self, made: type[Described], options: PageOptions, *names: str
-    ) -> Listing[Described]:
+    ) -> PagedCall[Described]:
         """List entities, or the rules of a subscription.
 
         Args:
@@ -146,8 +144,7 @@ class Calls:
         Raises:
             TypeError: a list has no such option.
         """
-        within = f"{path_of(*names)}/" if names else ""
-        return self._pages(made, within + _LISTS[_KINDS[made]], **options)
+        return self._pages(made, list_path(_KINDS[made], *names), **options)
 
     def _put_rule(
         self,
@@ -162,40 +159,22 @@ class Calls:
 
     def _pages(
         self, made: type[Described], path: str, *, start_index: int = 0, max_page_size: int = 100
-    ) -> Listing[Described]:
-        def read(response: Response) -> tuple[list[Described], Place | None]:
-            entries, following = reading.page_of(reading.root_of(response), _root(made))
+    ) -> PagedCall[Described]:
+        def read(response: Response) -> tuple[list[Described], PageSpan | None]:
+            entries, following = page_of(reading.root_of(response), _root(made))
             return [_read(made, *each) for each in entries], following
 
-        def page(skip: int, top: int) -> Call[tuple[list[Described], Place | None]]:
+        def page(skip: int, top: int) -> Call[tuple[list[Described], PageSpan | None]]:
             query = {"$skip": str(skip), "$top": str(top)}
             return self._call(read, "GET", path, query=query)
 
-        return Listing(page, (start_index, max_page_size))
+        return PagedCall(page, (start_index, max_page_size))
 
     def _call(
         self, read: Callable[[Response], Result], method: str, path: str, **more: Any
     ) -> Call[Result]:
         request = Request(method=method, path=path, host=self._host, **more)
         return Call("administer", (request,), read=read)
-
-
-def path_of(entity: str, *below: str) -> str:
-    """Return the path of an entity or a rule, percent-encoded.
-
-    Args:
-        below: a topic's subscription, and its rule.
-
-    Raises:
-        TypeError: a name is no text; a path without that name would be the parent's.
-    """
-    for name in (entity, *below):
-        if not isinstance(name, str):
-            raise TypeError(f"A name is a str, not {type(name).__name__}.")
-    if not entity:
-        raise ValueError("A name has a character at least.")
-    steps = zip(("Subscriptions", "Rules"), below, strict=False)
-    return "/".join((quote(entity), *(f"{step}/{quote(name, safe='')}" for step, name in steps)))
 
 
 def _properties_of(made: type[Result], given: object) -> Result:
@@ -213,7 +192,7 @@ def _root(made: type) -> str:
 
 
 def _described(made: type[Described], name: str, response: Response) -> Described:
-    found = reading.description_of(reading.root_of(response), _root(made))
+    found = description_of(reading.root_of(response), _root(made))
     if found is None:
         raise ResourceNotFoundError(f"{_KINDS[made]} '{name}' does not exist", 404)
     return _read(made, name, found)

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar, Unpack
 
 from bridge.client.core.call import Call
 from bridge.client.core.options import ClientOptions
-from bridge.client.management.calls import Calls, Listing
+from bridge.client.management.calls import AdministrationCalls, PagedCall
 from bridge.client.management.enums import ApiVersion
 from bridge.client.management.options import (
     PageOptions,
@@ -21,7 +21,6 @@ from bridge.client.management.properties import (
     SubscriptionProperties,
     TopicProperties,
 )
-from bridge.client.management.reading import Place
 from bridge.client.management.rules import Filter, RuleProperties, SqlRuleAction
 from bridge.client.management.runtime import (
     QueueRuntimeProperties,
@@ -29,6 +28,7 @@ from bridge.client.management.runtime import (
     TopicRuntimeProperties,
 )
 from bridge.client.sync.client import ServiceBusClient
+from bridge.wire.atom.client import PageSpan
 
 Result = TypeVar("Result")
 Described = TypeVar("Described")
@@ -37,14 +37,16 @@ Described = TypeVar("Described")
 class ItemPaged(Generic[Described]):
     """An iterator over a list, read page by page as needed."""
 
-    def __init__(self, client: ServiceBusAdministrationClient, listing: Listing[Described]) -> None:
+    def __init__(
+        self, client: ServiceBusAdministrationClient, listing: PagedCall[Described]
+    ) -> None:
         self._client = client
         self._listing = listing
         self._items: Iterator[Described] | None = None
 
     def by_page(self) -> Iterator[Iterator[Described]]:
         """Yield the pages."""
-        place: Place | None = self._listing.first
+        place: PageSpan | None = self._listing.first
         while place is not None:
             items, place = self._client._ask(self._listing.page(*place))
             yield iter(items)
@@ -81,7 +83,7 @@ class ServiceBusAdministrationClient:
     ) -> None:
         self._client = ServiceBusClient(fully_qualified_namespace, credential, **options)
         self.fully_qualified_namespace = self._client.fully_qualified_namespace
-        self._calls = Calls(self._client._options.address.authority)
+        self._calls = AdministrationCalls(self._client._options.address.authority)
 
     @classmethod
     def from_connection_string(

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
-from urllib.parse import parse_qs, urlsplit
 
 from bridge.client.management.errors import of_status
 from bridge.client.management.properties import AuthorizationRule, NamespaceProperties, Rules
@@ -24,16 +23,14 @@ from bridge.model import entity as model
 from bridge.model.duration import is_forever, parse_duration_ms
 from bridge.wire.administration import Response
 from bridge.wire.atom.access import read_access_rule
+from bridge.wire.atom.client import root_in
 from bridge.wire.atom.rules import read_action, read_filter
-from bridge.wire.atom.xml import Element, parse
+from bridge.wire.atom.xml import Element
 
 FOR_EVER = timedelta(days=10_675_199, hours=2, minutes=48, seconds=5, microseconds=477_581)
 """The longest duration, with the SDK's rounding."""
 
 Described = TypeVar("Described")
-
-Place = tuple[int, int]
-"""The first index and the length of a page of a list."""
 
 
 def root_of(response: Response) -> Element:
@@ -42,33 +39,11 @@ def root_of(response: Response) -> Element:
     Raises:
         HttpResponseError: the request was refused.
     """
-    root = parse(response.text)[0] if response.text else Element("", "", {})
+    root = root_in(response.text)
     if response.status >= 400:
         detail = root.text_of("Detail") or f"The bridge answers {response.status}."
         raise of_status(response.status, detail, response.text)
     return root
-
-
-def description_of(root: Element, name: str) -> Element | None:
-    """Return the description in an entry; `None` if of another name."""
-    return root.find("content", name)
-
-
-def page_of(root: Element, name: str) -> tuple[list[tuple[str, Element]], Place | None]:
-    """Return a feed's entries with a description of this name, and the place of the next page."""
-    entries = []
-    for entry in root.all("entry"):
-        description = description_of(entry, name)
-        if description is not None:
-            entries.append((entry.text_of("title"), description))
-    links = [each.attributes for each in root.all("link")]
-    following = next((each["href"] for each in links if each.get("rel") == "next"), None)
-    return entries, None if following is None else _place(following)
-
-
-def _place(url: str) -> Place:
-    query = parse_qs(urlsplit(url).query)
-    return int(query["$skip"][0]), int(query["$top"][0])
 
 
 def described(made: Callable[..., Described], name: str, found: Element) -> Described:
@@ -78,7 +53,9 @@ def described(made: Callable[..., Described], name: str, found: Element) -> Desc
         if each.name == "name":
             continue
         element = _element(found, each.name)
-        is_there = element is not None and (element.children or element.text.strip())
+        is_there = element is not None and (
+            element.children or element.text.strip() or each.name == "user_metadata"
+        )
         values[each.name] = _READERS[str(each.type)](element) if is_there else None
     return made(name=name, **values)
 
@@ -154,6 +131,8 @@ def _access_rules(found: Element) -> Rules:
                 claim_type=element.text_of("ClaimType"),
                 claim_value=element.text_of("ClaimValue"),
                 rights=list(read.rights),
+                created_at_utc=_time(element.find("CreatedTime")),
+                modified_at_utc=_time(element.find("ModifiedTime")),
                 key_name=read.name,
                 primary_key=read.primary_key,
                 secondary_key=read.secondary_key,

@@ -19,8 +19,9 @@ from bridge.client.management.rules import (
 from bridge.client.mapping import Mapped
 from bridge.model import entity as model
 from bridge.model.duration import format_duration
+from bridge.wire.atom.client import request_text
 from bridge.wire.atom.rules import action_node, filter_node
-from bridge.wire.atom.writing import ATOM, INSTANCE, SERVICE_BUS, Node, document, typed
+from bridge.wire.atom.writing import NAMESPACES, XmlElement, typed
 
 ELEMENTS = {"availability_status": "EntityAvailabilityStatus"}
 """Elements whose name is not the property's name in camel case."""
@@ -44,22 +45,19 @@ def rule_document(root: str, rule: RuleProperties) -> bytes:
     nodes = (
         filter_node(_filter(rule.filter)),
         action_node(action.sql_expression or "", _pairs(action.parameters)),
-        Node("Name", rule.name),
+        XmlElement("Name", rule.name),
     )
     return _entry(root, nodes)
 
 
-def _entry(root: str, nodes: Iterable[Node]) -> bytes:
-    namespaces = {"xmlns": SERVICE_BUS, "xmlns:i": INSTANCE}
-    described = Node(root, children=tuple(nodes), attributes=namespaces)
-    content = Node("content", children=(described,), attributes={"type": "application/xml"})
-    return document(Node("entry", children=(content,), attributes={"xmlns": ATOM})).encode()
+def _entry(root: str, nodes: Iterable[XmlElement]) -> bytes:
+    return request_text(XmlElement(root, children=tuple(nodes), attributes=NAMESPACES)).encode()
 
 
-def _node(name: str, value: Any) -> Node:
+def _node(name: str, value: Any) -> XmlElement:
     if name == "authorization_rules":
-        return Node(element_of(name), children=tuple(map(_access_rule, value)))
-    return Node(element_of(name), _text(value))
+        return XmlElement(element_of(name), children=tuple(map(_access_rule, value)))
+    return XmlElement(element_of(name), _text(value))
 
 
 def _text(value: Any) -> str:
@@ -70,17 +68,17 @@ def _text(value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
-def _access_rule(rule: AuthorizationRule) -> Node:
-    rights = tuple(Node("AccessRights", _text(right)) for right in rule.rights or ())
+def _access_rule(rule: AuthorizationRule) -> XmlElement:
+    rights = tuple(XmlElement("AccessRights", _text(right)) for right in rule.rights or ())
     texts = {
         "KeyName": rule.key_name,
         "PrimaryKey": rule.primary_key,
         "SecondaryKey": rule.secondary_key,
     }
-    nodes = (Node(name, text) for name, text in texts.items() if text is not None)
-    return Node(
+    nodes = (XmlElement(name, text) for name, text in texts.items() if text is not None)
+    return XmlElement(
         "AuthorizationRule",
-        children=(Node("Rights", children=rights), *nodes),
+        children=(XmlElement("Rights", children=rights), *nodes),
         attributes=typed(rule.type or "SharedAccessAuthorizationRule"),
     )
 

@@ -12,14 +12,14 @@ from pika import spec
 from pika.exceptions import AMQPError
 
 from bridge.client.core.confirms import Confirms
-from bridge.client.core.wire import Confirmed, Delivery
+from bridge.client.core.wire import Confirmed, Delivery, Unsettled
 from bridge.client.exceptions import ServiceBusConnectionError, ServiceBusError
 from bridge.client.sync.raw import RawConnection, RawProperties, text_of
 
 _Got = Callable[[Delivery | None], None]
 
 
-class PikaChannel:
+class PikaChannel(Unsettled):
     """One channel; requests wait until RabbitMQ has opened the channel.
 
     Args:
@@ -66,8 +66,10 @@ class PikaChannel:
         no_ack: bool = False,
     ) -> None:
         """Begin to consume."""
+        self.window = tag
 
         def on_message(delivery_tag: int, exchange: str, properties: bytes, body: bytes) -> None:
+            self.outstanding += not no_ack
             on_delivery(Delivery(delivery_tag, exchange, properties, body))
 
         def begin() -> None:
@@ -108,6 +110,7 @@ class PikaChannel:
 
     def ack(self, tag: int) -> None:
         """Ack a message."""
+        self.settled()
         if self._channel.is_open:
             self._connection.ack(self._channel.channel_number, tag)
         elif not self.is_closed:
@@ -119,10 +122,12 @@ class PikaChannel:
 
     def reject(self, tag: int) -> None:
         """Return a message, counted."""
+        self.settled()
         self._do(lambda: self._channel.basic_reject(tag, requeue=True))
 
     def nack(self, tag: int) -> None:
         """Return a message, counted before 4.3 only."""
+        self.settled()
         self._do(lambda: self._channel.basic_nack(tag, requeue=True))
 
     def barrier(self, on_passed: Callable[[], None]) -> None:
@@ -172,6 +177,7 @@ class PikaChannel:
 
     def _got(self, delivery: Delivery | None) -> None:
         _, on_got = self._gets.popleft()
+        self.outstanding += delivery is not None
         on_got(delivery)
         if self._gets and not self.is_closed:
             self._do(self._get)

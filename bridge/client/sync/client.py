@@ -11,7 +11,7 @@ from typing import Any, TypeVar, Unpack
 import tenacity
 
 from bridge.client.core.call import Call
-from bridge.client.core.namespace import Namespace
+from bridge.client.core.namespace import ClientNamespace
 from bridge.client.core.options import (
     ClientOptions,
     Options,
@@ -21,10 +21,10 @@ from bridge.client.core.options import (
 )
 from bridge.client.core.pull import Begun
 from bridge.client.core.receiving import receiving_from
-from bridge.client.core.session_listing import Listing
+from bridge.client.core.session_listing import SessionListing
 from bridge.client.exceptions import OperationTimeoutError, ServiceBusConnectionError
 from bridge.client.sync.connection import PikaWire
-from bridge.client.sync.outcome import Outcome
+from bridge.client.sync.outcome import CallOutcome
 from bridge.client.sync.receiver import ServiceBusReceiver
 from bridge.client.sync.sender import ServiceBusSender
 from bridge.client.sync.thread import IoThread
@@ -62,7 +62,7 @@ class ServiceBusClient:
         self._thread: IoThread | None = None
         self._sending: PikaWire | None = None
         self._receiving: PikaWire | None = None
-        self._namespace: Namespace | None = None
+        self._namespace: ClientNamespace | None = None
         self._is_closed = False
         self.fully_qualified_namespace = str(self._options.address)
 
@@ -124,7 +124,7 @@ class ServiceBusClient:
             state_updated_after: list the sessions whose state was set after this time instead.
             timeout: seconds for all pages together.
         """
-        return self._sessions(Listing(queue_name, state_updated_after, timeout))
+        return self._sessions(SessionListing(queue_name, state_updated_after, timeout))
 
     def list_subscription_sessions(
         self,
@@ -136,9 +136,9 @@ class ServiceBusClient:
     ) -> Iterator[str]:
         """Iterate over the ids of a subscription's sessions; see `list_queue_sessions`."""
         path = subscription_path(topic_name, subscription_name)
-        return self._sessions(Listing(path, state_updated_after, timeout))
+        return self._sessions(SessionListing(path, state_updated_after, timeout))
 
-    def _sessions(self, listing: Listing) -> Iterator[str]:
+    def _sessions(self, listing: SessionListing) -> Iterator[str]:
         while page := self._run(listing.next_page()):
             listing.read(len(page))
             yield from page
@@ -152,8 +152,12 @@ class ServiceBusClient:
         thread, self._thread = self._thread, None
         if thread is None or not thread.is_here:
             return
-        thread.call(partial(self._end, thread))
+        thread.call(partial(self._leave, thread))
         thread.join(CLOSE_S)
+
+    def _leave(self, thread: IoThread) -> None:
+        assert self._namespace is not None
+        self._namespace.leave(partial(self._end, thread))
 
     def _end(self, thread: IoThread) -> None:
         assert self._namespace is not None
@@ -182,7 +186,7 @@ class ServiceBusClient:
 
     def _once(self, call: Call[Result]) -> Result:
         namespace, thread = self._connected(call.is_receiving)
-        answer: Outcome = Outcome()
+        answer: CallOutcome = CallOutcome()
         thread.do(partial(call.begin, namespace, answer))
         timeout_s = call.timeout_s or self._options.try_timeout
         try:
@@ -200,7 +204,7 @@ class ServiceBusClient:
             raise
         return result if call.read is None else call.read(result)
 
-    def _give_up(self, thread: IoThread, call: Call[Any], answer: Outcome) -> None:
+    def _give_up(self, thread: IoThread, call: Call[Any], answer: CallOutcome) -> None:
         if not answer.cancel() and call.undone_by is not None:
             thread.call(partial(call.undo, self._namespace, answer))
 
@@ -217,7 +221,7 @@ class ServiceBusClient:
             begun: gets what the waiting call is told.
         """
         namespace, thread = self._connected(True)
-        answer: Outcome = Outcome()
+        answer: CallOutcome = CallOutcome()
         thread.do(partial(call.begin, namespace, answer, begun.append))
         try:
             with thread.awaited(answer):
@@ -234,7 +238,7 @@ class ServiceBusClient:
                 thread.call(each.put_back)
             raise
 
-    def _connected(self, is_receiving: bool) -> tuple[Namespace, IoThread]:
+    def _connected(self, is_receiving: bool) -> tuple[ClientNamespace, IoThread]:
         """Wait until the connections are open.
 
         Raises:
@@ -248,7 +252,7 @@ class ServiceBusClient:
             if wire is None or wire.is_up:
                 continue
             thread.call(wire.start_once)
-            up: Outcome = Outcome()
+            up: CallOutcome = CallOutcome()
             thread.call(partial(wire.ready, up))
             with thread.awaited(up):
                 if not up.wait(CONNECT_S):
@@ -265,7 +269,7 @@ class ServiceBusClient:
                 address = self._options.address
                 self._sending = PikaWire(thread, address, "publishing")
                 self._receiving = PikaWire(thread, address, "consuming")
-                self._namespace = Namespace(self._sending, self._receiving)
+                self._namespace = ClientNamespace(self._sending, self._receiving)
                 thread.on_torn.append(self._namespace.lose)
                 self._thread = thread
             started = self._thread

@@ -18,8 +18,8 @@ from pika.exceptions import (
 )
 
 from bridge.client.address import Address
-from bridge.client.core.backoff import Backoff
-from bridge.client.core.wire import Answer, fail, succeed
+from bridge.client.core.retrying import Backoff
+from bridge.client.core.wire import CallerFuture, fail, succeed
 from bridge.client.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusConnectionError,
@@ -54,7 +54,7 @@ class PikaWire:
         self._connection: RawConnection | None = None
         self._channels: WeakSet[PikaChannel] = WeakSet()
         self._backoff = Backoff()
-        self._waiting: list[Answer] = []
+        self._waiting: list[CallerFuture] = []
         self._refused: ServiceBusError | None = None
         self._is_started = self._is_closed = False
         self._ending: RawConnection | None = None
@@ -98,7 +98,7 @@ class PikaWire:
             custom_ioloop=self._thread.loop,
         )
 
-    def ready(self, answer: Answer) -> None:
+    def ready(self, answer: CallerFuture) -> None:
         """Answer when the connection is open, refused by RabbitMQ, or RabbitMQ is too old."""
         if self.is_up:
             succeed(answer)

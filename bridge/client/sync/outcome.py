@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 
-class Outcome:
+class CallOutcome:
     """A future: pending until a result, an error or a cancel, whichever comes first."""
 
     __slots__ = ("_error", "_first", "_is_cancelled", "_is_done", "_ready", "_result")

@@ -181,7 +181,7 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
 
 
 def _frame_end(data: bytes, at: int) -> int:
-    """Return the end of a frame, or of its part that has come."""
+    """Return the offset behind a frame; of a partial frame, that of the next bytes to come."""
     if len(data) < at + _HEAD.size or data[at] not in _KINDS:
         return len(data)
     return at + int(_HEAD.unpack_from(data, at)[2]) + _FRAME_BYTES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.client.batch import ServiceBusMessageBatch
 from bridge.client.core.options import SenderOptions
-from bridge.client.core.sending import Sending
+from bridge.client.core.sending import ClientSending
 from bridge.client.messages import Sendable
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class ServiceBusSender:
         self, client: ServiceBusClient, entity_name: str, kind: str, options: SenderOptions
     ) -> None:
         self._client = client
-        self._sending = Sending(entity_name, options)
+        self._sending = ClientSending(entity_name, options)
         self.entity_name = entity_name
         self.client_identifier = self._sending.identifier
         self.__dict__[kind] = entity_name

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from bridge.client.core.call import ENDED
 from bridge.client.exceptions import OutcomeUnknownError, ServiceBusError
 from bridge.client.sync.loop import Loop
-from bridge.client.sync.outcome import Outcome
+from bridge.client.sync.outcome import CallOutcome
 
 PASS_S = 0.0005
 """A thread without a further turn in this time is not waited for."""
@@ -46,10 +46,10 @@ class IoThread:
         # Reentrant: a signal handler may run in the middle of a turn of its own thread.
         self._turn = threading.RLock()
         self._is_wanted = False
-        self._torn: list[Outcome] | None = None
+        self._torn: list[CallOutcome] | None = None
         self._is_stopped = self._is_ended = False
         self._turns = self._turns_seen = 0
-        self._awaited: set[Outcome] = set()
+        self._awaited: set[CallOutcome] = set()
         self._hurry = threading.Event()
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="busbridge client", daemon=True)
@@ -97,7 +97,7 @@ class IoThread:
         self.loop.wake()
 
     @contextmanager
-    def awaited(self, answer: Outcome) -> Iterator[None]:
+    def awaited(self, answer: CallOutcome) -> Iterator[None]:
         """Mark an answer as awaited; the thread's end fails the answer."""
         self._awaited.add(answer)
         self._hurry.set()
@@ -163,7 +163,7 @@ class IoThread:
             ready = loop.wait()
             self._let_pass()
 
-    def _mend(self, awaited: list[Outcome]) -> None:
+    def _mend(self, awaited: list[CallOutcome]) -> None:
         """Give up half-done state before anything more is written."""
         self._torn = None
         for call in self.on_torn:

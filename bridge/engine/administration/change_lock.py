@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from bridge.background.retry import retry
 from bridge.broker.connection.channel import Channel
-from bridge.broker.connection.pool import Lease
+from bridge.broker.connection.pool import ConnectionLease
 from bridge.broker.errors import BrokerError, ResourceLocked
 from bridge.engine import texts
 from bridge.engine.receiving.connections import ConsumerConnections
@@ -34,7 +34,7 @@ class ChangeLocks:
         self._connections = connections
         # A lock lives as long as a task holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._changing: dict[str, Lease] = {}
+        self._changing: dict[str, ConnectionLease] = {}
 
     def __len__(self) -> int:
         return len(self._locks)
@@ -73,7 +73,7 @@ class ChangeLocks:
         """
         return await self._changing[names.front_path(path).lower()].channel()
 
-    async def _exclusive(self, lease: Lease, front: str) -> Channel:
+    async def _exclusive(self, lease: ConnectionLease, front: str) -> Channel:
         try:
             return await retry(
                 partial(self._try_exclusive, lease, front),
@@ -85,7 +85,7 @@ class ChangeLocks:
             raise ServerBusy(texts.change_under_way(front)) from None
 
     @staticmethod
-    async def _try_exclusive(lease: Lease, front: str) -> Channel:
+    async def _try_exclusive(lease: ConnectionLease, front: str) -> Channel:
         channel = await lease.channel()
         with contextlib.ExitStack() as unless_had:
             unless_had.enter_context(channel)

@@ -54,8 +54,11 @@ class Administration:
     """The verbs that create, change and delete entities.
 
     Args:
-        on_changed: called with an entity's path when its definition was written or deleted.
+        capabilities: returns RabbitMQ's capabilities.
         session_shards: the number of shards of a new session entity.
+
+    Attributes:
+        on_changed: called with an entity's path when its definition was written or deleted.
     """
 
     def __init__(
@@ -63,9 +66,8 @@ class Administration:
         directory: Directory,
         management: Management,
         connections: ConsumerConnections,
-        capabilities: Capabilities,
+        capabilities: Callable[[], Capabilities],
         policies: Policies,
-        on_changed: Callable[[str], None],
         session_shards: int,
     ) -> None:
         self._session_shards = session_shards
@@ -74,7 +76,7 @@ class Administration:
         self._connections = connections
         self._capabilities = capabilities
         self._policies = policies
-        self._on_changed = on_changed
+        self.on_changed: list[Callable[[str], None]] = []
         self._locks = ChangeLocks(connections)
 
     async def create(self, entity: Changed) -> Changed:
@@ -193,12 +195,14 @@ class Administration:
         """
         async with self.alone(names.front_path(subscription)):
             there = await self._subscription(subscription)
-            if _rule(there, rule.name) is not None:
+            if there.rule(rule.name) is not None:
                 raise EntityAlreadyExists(texts.already_exists(f"{there.path}/Rules/{rule.name}"))
             await self._write_rules(there, (*there.rules, rule))
 
-    async def update_rule(self, subscription: str, rule: model.Rule) -> None:
-        """Replace the subscription's rule of the same name; raises as `create_rule`, and:
+    async def update_rule(self, subscription: str, rule: model.Rule) -> model.Rule:
+        """Replace the subscription's rule of the same name; return it as it is stored.
+
+        It keeps the spelling of its name, and its time. Raises as `create_rule`, and:
 
         Raises:
             EntityNotFound: the subscription has no such rule.
@@ -206,9 +210,11 @@ class Administration:
         async with self.alone(names.front_path(subscription)):
             there = await self._subscription(subscription)
             old = self._required(there, rule.name)
+            made = replace(rule, name=old.name, created_at=old.created_at)
             await self._write_rules(
-                there, tuple(rule if each is old else each for each in there.rules)
+                there, tuple(made if each is old else each for each in there.rules)
             )
+            return made
 
     async def delete_rule(self, subscription: str, name: str) -> None:
         """Delete a rule; a subscription without rules gets no messages.
@@ -245,7 +251,7 @@ class Administration:
         return found
 
     def _required(self, subscription: model.Subscription, name: str) -> model.Rule:
-        found = _rule(subscription, name)
+        found = subscription.rule(name)
         if found is None:
             raise EntityNotFound(texts.not_found(f"{subscription.path}/Rules/{name}"))
         return found
@@ -259,8 +265,8 @@ class Administration:
         """Refuse invalid new rules of a subscription, or more filters than its topic may have."""
         if not isinstance(entity, model.Subscription):
             return
-        known = {each.name: each for each in there}
-        new = [each for each in entity.rules if known.get(each.name) != each]
+        known = {each.name.lower(): each for each in there}
+        new = [each for each in entity.rules if known.get(each.name.lower()) != each]
         for rule in new:
             _check(entity.path, rule)
         topic = self._directory.find(entity.topic)
@@ -323,7 +329,7 @@ class Administration:
                 self._directory.part(entity),
                 entity,
                 self._directory.another(entity.front),
-                self._capabilities,
+                self._capabilities(),
                 self._policies,
                 self._management,
                 channel,
@@ -344,7 +350,8 @@ class Administration:
     async def _told(self, path: str) -> None:
         """Read a changed definition, and tell other bridges."""
         await self.read(path)
-        self._on_changed(path)
+        for each in self.on_changed:
+            each(path)
 
     async def remove_resources(self, path: str) -> None:
         """Delete an entity's exchanges and queues, the inbox last: its consumer is the leader."""
@@ -363,10 +370,6 @@ class Administration:
     async def channel(self, path: str) -> Channel:
         """Open a channel on the connection of an entity's change; see `ChangeLocks.channel`."""
         return await self._locks.channel(path)
-
-
-def _rule(subscription: model.Subscription, name: str) -> model.Rule | None:
-    return next((each for each in subscription.rules if each.name.lower() == name.lower()), None)
 
 
 def _check(subscription: str, rule: model.Rule) -> None:

@@ -17,11 +17,11 @@ from bridge.background.retry import retry
 from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError
 from bridge.broker.failpoint import reach
-from bridge.broker.streams.stream_reader import Entry, read_stream, since
+from bridge.broker.streams.stream_reader import StreamEntry, read_stream, since
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.sender import Sender
-from bridge.machine.browse import Place, Places
-from bridge.machine.left_out import as_missed
+from bridge.machine.browse.entity_messages import MovedTo, Places
+from bridge.machine.inbox.left_out import as_missed
 from bridge.message import moves
 from bridge.message.message import Message, facts
 from bridge.message.subscriptions import reader_of
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """The queue that the messages died in; see `message.fate.Place`."""
+    """The queue that the messages died in; see `message.end_rules.Place`."""
 
     queue: model.ReceiveEntity
     resource: str
@@ -88,13 +88,13 @@ class DeadLettersAgain:
         places = Places(entity.path, reader, count_of(entity))
         found: dict[int, Message] = {}
 
-        def take(entry: Entry) -> bool:
+        def take(entry: StreamEntry) -> bool:
             table = entry.properties.headers or {}
             number = places.take(entry.offset, table)
             if number is None:
                 return False
             found.pop(number, None)
-            if DEATH_QUEUE in table and places.place(number) is Place.DEAD:
+            if DEATH_QUEUE in table and places.place(number) is MovedTo.DEAD:
                 raw = as_missed(entry.properties, None)
                 message = Message(*facts(raw, entry.body, "", can_expire=False, reader=reader))
                 if message.death is not None:

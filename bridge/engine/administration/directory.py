@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from bridge.broker.management.api import Management
 from bridge.engine import texts
-from bridge.engine.administration.reading import Reading
+from bridge.engine.administration.reading import DefinitionTexts
 from bridge.engine.poison import Poison
 from bridge.model import entity as model
 from bridge.model.errors import (
@@ -51,7 +51,7 @@ class Directory:
     def __init__(self, management: Management, poison: Poison | None = None) -> None:
         self._management = management
         self._poison = poison or Poison()
-        self._reading = Reading(management.vhost)
+        self._reading = DefinitionTexts(management.vhost)
         self._read = EntityTable()
         self._taken = EntityTable()
         self._untaken: set[str] = set()

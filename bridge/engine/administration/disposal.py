@@ -22,6 +22,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError, NotFound
 from bridge.broker.ready_counts import queue_state
 from bridge.engine.administration.changes import Administration
+from bridge.engine.administration.usage import ask_ages
 from bridge.engine.bridges import Bridges
 from bridge.engine.peers import Peers
 from bridge.engine.receiving.connections import ConsumerConnections
@@ -43,15 +44,11 @@ log = logging.getLogger(__name__)
 
 
 class Disposal:
-    """Asks for uses of temporary entities, and deletes idle ones.
-
-    Args:
-        administration: returns the verbs that change entities.
-    """
+    """Asks for uses of temporary entities, and deletes idle ones."""
 
     def __init__(
         self,
-        administration: Callable[[], Administration],
+        administration: Administration,
         bridges: Bridges,
         connections: ConsumerConnections,
         sending: Sending,
@@ -100,7 +97,7 @@ class Disposal:
         Raises:
             BrokerError, ServiceBusError: some steps are done; call this again.
         """
-        administration = self._administration()
+        administration = self._administration
         async with administration.alone(names.front_path(path)):
             there = await administration.read(path)
             if there is None:
@@ -113,7 +110,7 @@ class Disposal:
 
     async def finish(self, path: str) -> None:
         """Finish the deletion of an entity that is past the way back: it has no leader any more."""
-        administration = self._administration()
+        administration = self._administration
         async with administration.alone(names.front_path(path)):
             there = await administration.read(path)
             is_deleting = there is not None and there.status is EntityStatus.DELETING
@@ -127,7 +124,7 @@ class Disposal:
                 marked = replace(
                     each, status=EntityStatus.DELETING, status_before=each.status.value
                 )
-                await self._administration().define(marked)
+                await self._administration.define(marked)
         failpoint.reach("disposal.marked")
         await asyncio.sleep(SETTLE_S)
         if not await is_idle():
@@ -144,7 +141,7 @@ class Disposal:
 
     async def _restore(self, gone: Sequence[model.Entity]) -> None:
         """Restore the status and resources of entities; a topic last, as it was marked first."""
-        administration = self._administration()
+        administration = self._administration
         for each in reversed(gone):
             there = await administration.read(each.path)
             if there is not None and there.status is EntityStatus.DELETING:
@@ -152,7 +149,7 @@ class Disposal:
                 await administration.write(replace(there, status=status, status_before=""))
 
     async def _finish(self, there: model.Entity) -> None:
-        administration = self._administration()
+        administration = self._administration
         await self._delete_exchange(there, _no_way_back(there))
         failpoint.reach("disposal.begun")
         gone = [each.path for each in reversed(_with_subscriptions(there))]
@@ -163,7 +160,7 @@ class Disposal:
             await administration.undefine(path)
 
     async def _has_way_back(self, there: model.Entity) -> bool:
-        with await self._administration().channel(there.path) as channel:
+        with await self._administration.channel(there.path) as channel:
             try:
                 await channel.declarations.declare_exchange(_no_way_back(there), passive=True)
             except NotFound:
@@ -171,13 +168,13 @@ class Disposal:
         return True
 
     async def _delete_exchange(self, of: model.Entity, exchange: str) -> None:
-        with await self._administration().channel(of.path) as channel:
+        with await self._administration.channel(of.path) as channel:
             await channel.declarations.delete_exchange(exchange)
 
     async def _ages_ms(self, bridge: bytes, paths: Sequence[str]) -> list[tuple[int, bool]] | None:
         try:
             async with asyncio.timeout(ASK_S):
-                answer = await self._peers.used(bridge, paths)
+                answer = await ask_ages(self._peers, bridge, paths)
         except (ServiceBusError, BrokerError, TimeoutError, ValueError) as error:
             log.warning("disposal.unanswered bridge=%s error=%r", bridge.hex(), error)
             return None

@@ -53,7 +53,7 @@ def _arguments(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResourceList:
     """One of the API's lists.
 
     Attributes:
@@ -69,16 +69,16 @@ class Kind:
 
 _OF_BINDINGS = "source", "destination", "destination_type", "routing_key", "arguments"
 
-EXCHANGES = Kind("exchanges", ("name", "type", "arguments"), _exchange_of)
-QUEUES = Kind("queues", ("name", "arguments"), _queue_of)
-BINDINGS = Kind("bindings", _OF_BINDINGS, binding_of)
+EXCHANGES = ResourceList("exchanges", ("name", "type", "arguments"), _exchange_of)
+QUEUES = ResourceList("queues", ("name", "arguments"), _queue_of)
+BINDINGS = ResourceList("bindings", _OF_BINDINGS, binding_of)
 KINDS = EXCHANGES, QUEUES, BINDINGS
 
 
 class View:
-    """What one list lacks of what is wanted; the list is read when it, or that, has changed."""
+    """The wanted resources that one list lacks; it is read when one of the two has changed."""
 
-    def __init__(self, management: Management, kind: Kind) -> None:
+    def __init__(self, management: Management, kind: ResourceList) -> None:
         self._management = management
         self._kind = kind
         self._digest = b""
@@ -123,7 +123,7 @@ class QueuesView(View):
         self.others = others(Topology.of(live))
 
 
-async def _rows(management: Management, kind: Kind) -> Sequence[Row]:
+async def _rows(management: Management, kind: ResourceList) -> Sequence[Row]:
     listing = await management.listing(kind.path, kind.columns)
     return () if listing is None else listing.rows
 

@@ -17,7 +17,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
-from bridge.engine.ownership.services import Services
+from bridge.engine.services import Services
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
@@ -58,7 +58,7 @@ class Notifications:
         self._locks = services.locks
         self._name = self._locks.instance.hex()
         self._sender = services.sender
-        self._poison = services.departure.poison
+        self._poison = services.poison
         self._on_changed = on_changed
         self._on_told = on_told
         self.on_here: Callable[[bytes, bytes], None] = _unheard

@@ -20,8 +20,8 @@ from bridge.model import entity as model
 from bridge.topology.compiler import compile_policies
 from bridge.topology.definitions import standing, with_entity
 from bridge.topology.diff import Action, Change, diff
-from bridge.topology.fate import key_of
 from bridge.topology.parts import QUORUM
+from bridge.topology.perils import key_of
 from bridge.topology.resources import Policy, Queue, Topology
 from bridge.topology.sharing import Sharing, priority_of
 

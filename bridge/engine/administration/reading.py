@@ -1,4 +1,4 @@
-"""Reading definitions, as RabbitMQ's management API lists them: only those whose text has changed.
+"""Reading definitions from the lists of RabbitMQ's management API: only changed texts are decoded.
 
 `read_all` runs in a thread, while single definitions are read beside it; `accept` joins both.
 """
@@ -34,7 +34,7 @@ class Read:
     unknown: list[Finding] = field(default_factory=list)
 
 
-class Reading:
+class DefinitionTexts:
     """The texts that were read last, and the entities' paths.
 
     Attributes:

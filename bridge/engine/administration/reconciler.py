@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError, ChannelClosed
@@ -13,6 +13,7 @@ from bridge.broker.management.api import Management
 from bridge.engine.administration.bulk_declaration import OnProgress
 from bridge.engine.administration.changes import Administration
 from bridge.engine.administration.directory import Directory
+from bridge.engine.administration.due_checks import DueChecks
 from bridge.engine.administration.live_resources import read_live
 from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.provision import (
@@ -26,9 +27,9 @@ from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.entity_size import full_entities
 from bridge.engine.sending.requests import FULL_S, Sending
-from bridge.engine.state import State, policy_reasons
+from bridge.engine.state import Health, policy_reasons
 from bridge.model import entity as model
-from bridge.model.duration import time_text
+from bridge.model.duration import instant_text
 from bridge.model.errors import EntityConflict, ServerBusy
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.definitions import bare, entities, with_incarnations
@@ -42,6 +43,9 @@ log = logging.getLogger(__name__)
 POLL_S = 15.0
 """The time between two reads, for definitions that `rabbitmqctl` or an import has changed."""
 
+AGAIN_MAX = 5
+"""How often what was made again is looked at at once; after that, with the next poll."""
+
 
 class Reconciler:
     """Reads changed definitions, and makes the resources that they need.
@@ -50,7 +54,8 @@ class Reconciler:
         state: the bridge's state, for errors of the management API, alarms and findings.
         capabilities: returns RabbitMQ's capabilities.
         sending: told of the entities that have reached their maximum size.
-        administration: returns the verbs that change entities, for their change locks.
+        administration: the verbs that change entities, for their change locks.
+        due: what to check or to make soon.
         upkeep: finds what was deleted by hand.
         bind_own: makes the bindings of this process's own queues.
     """
@@ -60,15 +65,17 @@ class Reconciler:
         directory: Directory,
         management: Management,
         connections: ConsumerConnections,
-        state: State,
+        state: Health,
         capabilities: Callable[[], Capabilities],
         policies: Policies,
         sending: Sending,
         session_shards: int,
-        administration: Callable[[], Administration],
+        administration: Administration,
+        due: DueChecks,
         upkeep: Upkeep,
         bind_own: Callable[[], Awaitable[None]],
     ) -> None:
+        self.due = due
         self.upkeep = upkeep
         self.bind_own = bind_own
         self._administration = administration
@@ -82,29 +89,8 @@ class Reconciler:
         self._sending = sending
         self._provided: dict[str, model.Entity] = {}
         self._unprovided = directory.track()
-        self._changed = asyncio.Event()
-        self._changed_one = asyncio.Event()
-        self._changed_paths: set[str] = set()
-        self._incomplete: set[str] = set()
-        self._making: set[str] = set()
-        self._passed = asyncio.Event()
+        self._conflicting: set[str] = set()
         self._has_applied = asyncio.Event()
-
-    def wake(self) -> None:
-        """Check all definitions soon: any of them may have changed."""
-        self._changed.set()
-
-    def wake_for(self, path: str) -> None:
-        """Read one definition soon: another bridge has changed it, and made its resources."""
-        self._changed_paths.add(path)
-        self._changed_one.set()
-
-    def complete(self, path: str) -> None:
-        """Make an entity's resources again soon: one of them was deleted by hand."""
-        if path.lower() not in self._incomplete:
-            log.warning("entity.incomplete path=%s", path)
-        self._incomplete.add(path.lower())
-        self._changed.set()
 
     def note(self, path: str) -> None:
         """Note that the resources of an entity, as the directory has read it, exist."""
@@ -171,7 +157,7 @@ class Reconciler:
             there,
             new_incarnation,
             session_shards=self._session_shards,
-            made_at=time_text(now_ms()),
+            made_at=instant_text(now_ms()),
             folds_session_ids=True,
         )
 
@@ -182,12 +168,14 @@ class Reconciler:
         """
         try:
             await self._directory.fetch()
-            with self._taking_incomplete() as incomplete:
+            with self.due.taking_incomplete() as incomplete:
                 lacking = await self.upkeep.look(self._is_made)
                 incomplete.update(path.lower() for path in lacking)
                 if SHARED in lacking:
                     await self._provide_shared()
                 await self._provide(incomplete)
+                if incomplete:
+                    await self._provide_rest({front_path(each) for each in incomplete})
             self._directory.take()
             await self._policies.put(others=self.upkeep.others, is_look=True)
             namespace = self._directory.namespace
@@ -209,28 +197,22 @@ class Reconciler:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
-                    await self._changed.wait()
-            self._changed.clear()
+                    await self.due.changed.wait()
+            self.due.changed.clear()
             try:
                 await self.check()
                 if self._directory.failure is not None:
                     raise self._directory.failure  # named in health, and told again at once
             except BaseException:
-                self._changed.set()  # begun again, it checks at once
+                self.due.changed.set()  # begun again, it checks at once
                 raise
 
     async def follow_bridges(self) -> None:
         """Read definitions that other bridges have changed; `check` does not delay this."""
         while True:
-            await self._changed_one.wait()
-            self._changed_one.clear()
-            paths, self._changed_paths = self._changed_paths, set()
-            try:
+            await self.due.changed_one.wait()
+            with self.due.taking_changed() as paths:
                 await self._read(paths)
-            except BaseException:
-                self._changed_paths |= paths
-                self._changed_one.set()
-                raise
 
     async def _read(self, paths: Iterable[str]) -> None:
         """Read definitions that another bridge has changed; only policies are put again."""
@@ -246,28 +228,6 @@ class Reconciler:
             await provide_shared(await lease.channel())
         await self.bind_own()
         self.upkeep.made(SHARED)
-
-    async def whole(self, front: str) -> None:
-        """Wait while an entity, or a subscription of it, is known to lack a resource.
-
-        `SHARED` stands for the resources that all entities share.
-        """
-        while any(front_path(each) == front.lower() for each in self._incomplete | self._making):
-            await self._passed.wait()
-
-    @contextlib.contextmanager
-    def _taking_incomplete(self) -> Iterator[set[str]]:
-        """Take the incomplete entities; those that are not made stay incomplete after an error."""
-        self._making, self._incomplete = self._incomplete, set()
-        try:
-            yield self._making
-        except BaseException:
-            self._incomplete |= self._making
-            raise
-        finally:
-            self._making = set()
-            self._passed.set()
-            self._passed = asyncio.Event()
 
     async def _provide(self, incomplete: set[str]) -> None:
         """Make the missing resources of changed entities; what stops one stops no other."""
@@ -286,18 +246,35 @@ class Reconciler:
                 made = await self._provide_one(entity.path, is_incomplete=is_incomplete)
             except EntityConflict as error:
                 log.error("definition.conflict error=%s", error)
+                self._conflicting.add(path)
             except ServerBusy as error:
                 log.warning("definition.busy error=%s", error)
-                self._incomplete.add(path)
+                self.due.incomplete.add(path)
             except ChannelClosed as error:
                 log.warning("definition.refused path=%s error=%s", entity.path, error)
                 self._state.note_refused(entity.path, error)
-                self._incomplete.add(path)
+                self.due.incomplete.add(path)
                 continue
             else:
+                self._conflicting.discard(path)
                 self.upkeep.made(entity.path)
             self._state.note_refused(path, None)
             self._note_made(path, made)
+
+    async def _provide_rest(self, fronts: Collection[str]) -> None:
+        """Make what was deleted again while these entities were made; only then they are whole."""
+        lacking: set[str] = set()
+        for _ in range(AGAIN_MAX):
+            if self.due.incomplete:  # it could not be made, or more is to be made: see `follow`
+                return
+            found = await self.upkeep.still_lacking(fronts)
+            # What another's resource keeps from being made is lacking until an operator removes it.
+            lacking = {path.lower() for path in found} - self._conflicting
+            if not lacking:
+                return
+            log.warning("resource.gone_again paths=%s", sorted(lacking))
+            await self._provide(lacking)
+        self.due.incomplete |= lacking
 
     def _below(self, incomplete: set[str]) -> set[str]:
         """Return incomplete entities, each topic with its subscriptions."""
@@ -314,12 +291,12 @@ class Reconciler:
         Returns:
             The entity as its resources are now.
         """
-        async with self._administration().alone(front_path(path)):
+        async with self._administration.alone(front_path(path)):
             now = await self._directory.fetch_entity(path)
             if now is None or now.status is model.EntityStatus.DELETING:
                 return now
             if is_incomplete or bare(now) != self._provided.get(path.lower()):
-                await self._administration().provide(now)
+                await self._administration.provide(now)
             return now
 
     def _is_made(self, path: str) -> bool:

@@ -22,12 +22,12 @@ from bridge.engine.administration.live_resources import BINDINGS, EXCHANGES, Que
 from bridge.engine.bridges import Bridges
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
-from bridge.engine.state import State
+from bridge.engine.state import Health
 from bridge.model import entity as model
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.fate import key_of
 from bridge.topology.lacking import Lack, lacking
 from bridge.topology.names import front_path
+from bridge.topology.perils import key_of
 from bridge.topology.resources import Binding, Queue
 from bridge.topology.wanted import WantedResources
 
@@ -50,13 +50,13 @@ LISTINGS_MAX = 4
 
 
 class Leading(Protocol):
-    """The leaders of this process: they publish by the routes that a look checks."""
+    """The leaders of this process, which publish by the routes that looks check."""
 
     def begin_look(self) -> None:
-        """Note what has been published so far: a look that finds its routes proves its arrival."""
+        """Note the publishes so far: they have arrived if the look finds their routes."""
 
     def end_look(self, lacking: Collection[str]) -> None:
-        """Note that all routes were there, but for those to these entities (lower case)."""
+        """Note that the look found all routes but those to these entities (lower case)."""
 
     def leads(self, front: str) -> bool:
         """Whether this process leads an entity, and is ready."""
@@ -72,7 +72,7 @@ class Leading(Protocol):
         """
 
 
-class Listener(Protocol):
+class ExchangeListener(Protocol):
     """Consumes a queue of this process's own, which is bound to a shared exchange."""
 
     @property
@@ -86,7 +86,9 @@ class Listener(Protocol):
 class OwnBindings:
     """The bindings of this process's own queues."""
 
-    def __init__(self, connections: ConsumerConnections, listeners: Collection[Listener]) -> None:
+    def __init__(
+        self, connections: ConsumerConnections, listeners: Collection[ExchangeListener]
+    ) -> None:
         self._connections = connections
         self._listeners = listeners
 
@@ -120,7 +122,7 @@ class Upkeep:
     def __init__(
         self,
         management: Management,
-        state: State,
+        state: Health,
         directory: Directory,
         capabilities: Callable[[], Capabilities],
         own: OwnBindings,
@@ -149,7 +151,7 @@ class Upkeep:
         self._doubts_end_ms = 0
 
     async def begin(self) -> None:
-        """Look before this process makes what is missing of the entities that are defined.
+        """Look once before this process makes the missing resources of defined entities.
 
         While other bridges run, the one that leads an entity without a route is to find that: it
         alone can stop its leader. So this waits for its look, `ELSEWHERE_S` at most. When this
@@ -272,11 +274,34 @@ class Upkeep:
         ]
         return lacking(wanted.bases, changes)
 
+    async def still_lacking(self, fronts: Collection[str]) -> list[str]:
+        """Look again at entities that were just made again; return the paths that lack a resource.
+
+        What an operator deletes while an entity is made again may be half there then: the resources
+        of a subscription include its topic's exchange, and no other subscription's binding.
+
+        Args:
+            fronts: the entities that are sent to (lower case).
+        """
+        async with self._looking:
+            try:
+                found = await self._lacking()
+            except ManagementRefused:  # see `look`
+                return []
+        paths = {each.path for each in found if not each.conflict and each.path}
+        return sorted(
+            path
+            for path in paths
+            if front_path(path).lower() in fronts
+            and (entity := self._directory.known(path)) is not None
+            and _stands(entity)
+        )
+
     def made(self, path: str) -> None:
         """Note that the resources of an entity, or the shared ones, were made again."""
         for lack in self._lacks.pop(path, ()):
             log.warning("resource.made_again path=%s name=%r", path, lack.name)
-            self._state.note_made_again(lack.name)
+            self._state.made_again.note(lack.name)
         since_ms = self._lettered_ms.pop(path, None)
         is_elsewhere = self.leading is not None and self.leading.is_elsewhere(
             front_path(path).lower()

@@ -1,7 +1,7 @@
 """Reports to the leaders of entities that clients of this bridge use the entities.
 
 A leader sees sends itself; reports are about receivers, settlement, renewal, peeks and schedules.
-An open receiver is use as long as it is open. `machine.use_reports` decides when to report. A
+An open receiver is use as long as it is open. `machine.usage.use_reports` decides when to report. A
 report is published to the entity's inbox, so the present or the next leader gets it.
 
 Settlements and renewals are noted for temporary entities alone: they cost each message.
@@ -14,19 +14,25 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from bridge.broker import failpoint
 from bridge.broker.errors import BrokerError
 from bridge.engine.clock import now_ms
-from bridge.engine.ownership.services import Services
-from bridge.machine.idleness import key_of, watched, with_below
-from bridge.machine.use_reports import ACCESS_REPORT_MS, REPORT_MS, UseReports
+from bridge.engine.count_questions import numbers_of
+from bridge.engine.peers import Peers, Question
+from bridge.engine.services import Services
+from bridge.machine.usage.idleness import key_of, watched, with_below
+from bridge.machine.usage.use_reports import ACCESS_REPORT_MS, REPORT_MS, UseReports
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.topology import names
 from bridge.topology.entity_table import Changes
 from bridge.wire import envelope
+from bridge.wire.basic import text
+from bridge.wire.reply import encode_done
+from bridge.wire.sessions import string
 
 TICK_S = 1.0
 """The time between two notes of open receivers, and between attempts of a failed report."""
@@ -42,7 +48,15 @@ _RANDOM_BYTES = envelope.IDENTITY_BYTES - 6
 NOT_LED = -1
 """In place of a time: this process does not lead the entity."""
 
+USED = "used"
+"""The name of a question about ages."""
+
 LedMs = Callable[[str, bytes], int]
+
+OpenPaths = Callable[[], Iterable[str]]
+"""Returns the entities that have open receivers (lower case)."""
+
+Find = Callable[[str], model.Entity | None]
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +65,6 @@ class Usage:
     """Notes uses, reports them to leaders, and answers other bridges about them.
 
     Args:
-        open_paths: returns the entities that have open receivers (lower case).
         clock: the time (UTC ms).
         led_ms: returns when an entity was used last, as far as its leader here knows (UTC ms; 0:
             never; -1: it is not led here), given the path of its queue or topic, and its own key.
@@ -60,13 +73,12 @@ class Usage:
     def __init__(
         self,
         services: Services,
-        open_paths: Callable[[], Iterable[str]],
         clock: Callable[[], int] = now_ms,
         led_ms: LedMs = lambda front, key: NOT_LED,
     ) -> None:
         self._sender = services.sender
         self._locks = services.locks
-        self._open_paths = open_paths
+        self._open_paths: OpenPaths = tuple
         self._clock = clock
         self._led_ms = led_ms
         self._known: dict[str, tuple[bytes, str]] = {}
@@ -130,7 +142,18 @@ class Usage:
             found += [now_ms if is_open else own_ms, self._led_ms(front, key)]
         return found
 
-    def answer(self, paths: Sequence[str], find: Callable[[str], model.Entity | None]) -> list[int]:
+    def watch(self, open_paths: OpenPaths) -> None:
+        """Count open receivers as use, from now on."""
+        self._open_paths = open_paths
+
+    def answer(self, peers: Peers, find: Find) -> None:
+        """Have other bridges' questions about ages answered; `find` returns a known entity."""
+        peers.answer(USED, partial(self._answer, find))
+
+    async def _answer(self, find: Find, question: Question) -> bytes:
+        return encode_done(self.ages(string(question.table, "path").split("\n"), find))
+
+    def ages(self, paths: Sequence[str], find: Find) -> list[int]:
         """Return two numbers for each entity, for another bridge.
 
         The first is the time since clients of this bridge used the entity (ms; -1: never). The
@@ -202,7 +225,7 @@ class Usage:
                 await self._tell(front, reports)
 
     async def _tell_accesses(self) -> None:
-        """Report uses of entities that are not temporary: some, those that wait longest first."""
+        """Report some uses of entities that are not temporary, the oldest first."""
         now_ms, told = self._clock(), 0
         for front in list(self._accessed):
             reports = self._reports.get(front)
@@ -232,3 +255,13 @@ class Usage:
 
 def _is_refused(entity: model.Entity | None) -> bool:
     return entity is None or entity.status is model.EntityStatus.DELETING
+
+
+async def ask_ages(peers: Peers, bridge: bytes, paths: Sequence[str]) -> list[int]:
+    """Return when a bridge's clients used entities last, as `Usage.ages`; of a gone one, nothing.
+
+    Raises:
+        ServiceBusError, BrokerError: there is no answer.
+    """
+    question = {"do": text(USED), "path": text("\n".join(paths))}
+    return await numbers_of(peers, bridge, question)

@@ -15,17 +15,17 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from bridge.broker.errors import BrokerError, NotFound, Unroutable
-from bridge.broker.streams.stream_reader import FIRST, OFFSET, Entry, at, read_stream
+from bridge.broker.streams.stream_reader import FIRST, OFFSET, StreamEntry, at, read_stream
 from bridge.engine import texts
 from bridge.engine.api import Received
-from bridge.engine.browse.explaining import Explaining, Held, Listed
 from bridge.engine.browse.journal_scan import STOP, JournalScan
 from bridge.engine.browse.page import Page
+from bridge.engine.browse.unrecorded_settlements import HeldCount, Listed, UnrecordedSettlements
 from bridge.engine.browse.view import BrowseView, Copy
 from bridge.engine.clock import now_ms
-from bridge.engine.ownership.services import Services
+from bridge.engine.services import Services
 from bridge.engine.sessions.membership import members_of
-from bridge.machine.browse import Place, expires_ms, is_active_entry
+from bridge.machine.browse.entity_messages import MovedTo, expires_ms, is_active_entry
 from bridge.message.message import death_of, died_after
 from bridge.model import entity as model
 from bridge.model.errors import ServerBusy
@@ -75,7 +75,7 @@ class Browsing:
         services: Services,
         *,
         waiting: Waiting,
-        held: Held,
+        held: HeldCount,
         listed: Listed,
         on_first: Callable[[str], None],
     ) -> None:
@@ -85,7 +85,7 @@ class Browsing:
         self._held = held
         self._listed = listed
         self._on_first = on_first
-        self._views: dict[str, tuple[BrowseView, Explaining]] = {}
+        self._views: dict[str, tuple[BrowseView, UnrecordedSettlements]] = {}
         self._topics: dict[str, JournalScan] = {}
 
     @property
@@ -140,23 +140,23 @@ class Browsing:
         await explaining.look()
         if path.sub_queue is SubQueue.DEAD_LETTER:
             await self._moved(
-                page, view, view.dead_letters() | view.deferred(Place.DEAD_DEFERRED), start
+                page, view, view.dead_letters() | view.deferred(MovedTo.DEAD_DEFERRED), start
             )
             return
         if is_partitioned:
             await self._whole(page, view, start)
         else:
             await self._active(page, view, start)
-        await self._moved(page, view, view.put_back() | view.deferred(Place.DEFERRED), start)
+        await self._moved(page, view, view.put_back() | view.deferred(MovedTo.DEFERRED), start)
         if isinstance(entity, model.Queue) and not is_partitioned:
             await self._scheduled(page, entity.path, view.journal, start)
 
-    async def _view(self, entity: model.ReceiveEntity) -> tuple[BrowseView, Explaining]:
+    async def _view(self, entity: model.ReceiveEntity) -> tuple[BrowseView, UnrecordedSettlements]:
         key = entity.path.lower()
         found = self._views.get(key)
         if found is None or found[0].incarnation != incarnation_of(entity):
             view = BrowseView(entity, self._services)
-            explaining = Explaining(view, self._connections, self._held, self._listed)
+            explaining = UnrecordedSettlements(view, self._connections, self._held, self._listed)
             found = self._views[key] = view, explaining
         found[0].entity = entity
         await found[0].begin(self._on_first)
@@ -165,13 +165,15 @@ class Browsing:
     def _topic(self, topic: model.Topic) -> JournalScan:
         key = topic.path.lower()
         if key not in self._topics:
-            self._topics[key] = JournalScan(self._connections, names.journal(topic.path), None)
+            self._topics[key] = JournalScan(
+                self._connections.looking, names.journal(topic.path), None
+            )
         return self._topics[key]
 
     async def _active(self, page: Page, view: BrowseView, start: int) -> None:
         numbers, now = view.active.numbers, now_ms()
 
-        def take(number: int, entry: Entry) -> int:
+        def take(number: int, entry: StreamEntry) -> int:
             table = entry.properties.headers or {}
             is_moved = number in view.places and number not in numbers.stayed
             if not is_active_entry(table) or is_moved or numbers.is_gone(number):
@@ -191,7 +193,7 @@ class Browsing:
         waiting = set(await self._waiting(view.entity.path, start, SESSION_READ_MAX))
         numbers, now = view.active.numbers, now_ms()
 
-        def take(entry: Entry) -> bool:
+        def take(entry: StreamEntry) -> bool:
             table = entry.properties.headers or {}
             number = view.journal.see(entry)
             if number in waiting and headers.WAITING in table:
@@ -205,7 +207,12 @@ class Browsing:
         stream = names.journal(view.entity.front)
         is_known = view.journal.has_entries
         await read_stream(
-            self._connections, stream, FIRST, take, prefetch=2_000, may_be_empty=not is_known
+            self._connections.looking,
+            stream,
+            FIRST,
+            take,
+            prefetch=2_000,
+            may_be_empty=not is_known,
         )
 
     async def _moved(
@@ -227,15 +234,15 @@ class Browsing:
         now, last = now_ms(), 0
         failed, deliveries_max = view.active.numbers.failed, view.entity.max_delivery_count
 
-        def take(entry: Entry) -> bool:
+        def take(entry: StreamEntry) -> bool:
             nonlocal last
             last = max(last, entry.offset)
             number = offsets.pop(entry.offset, None)
             if number is not None:
                 place, table = copies[number].place, entry.properties.headers or {}
                 until_ms = expires_ms(table, view.reader)
-                if place is not Place.ACTIVE or until_ms is None or until_ms > now:
-                    if place is Place.DEAD:
+                if place is not MovedTo.ACTIVE or until_ms is None or until_ms > now:
+                    if place is MovedTo.DEAD:
                         failures = died_after(table, deliveries_max)
                     else:
                         failures = failed.get(number, 0)
@@ -247,7 +254,12 @@ class Browsing:
             last = min(offsets)
             prefetch = min(len(offsets) + 1, NEAR)
             count = await read_stream(
-                self._connections, stream, at(last), take, prefetch=prefetch, may_be_empty=True
+                self._connections.looking,
+                stream,
+                at(last),
+                take,
+                prefetch=prefetch,
+                may_be_empty=True,
             )
             if not count:
                 return  # the stream has no entry at this offset or behind it
@@ -262,7 +274,7 @@ class Browsing:
     async def _scheduled_of(page: Page, scan: JournalScan, numbers: list[int]) -> None:
         left = deque(numbers)
 
-        def take(number: int, entry: Entry) -> int:
+        def take(number: int, entry: StreamEntry) -> int:
             if left[0] == number and headers.WAITING in (entry.properties.headers or {}):
                 page.add(_scheduled(entry, number))
             while left and left[0] <= number:
@@ -292,11 +304,11 @@ async def _read_on(page: Page, start: int, named: Named, read: Read) -> None:
 
 
 def _received(
-    entry: Entry,
+    entry: StreamEntry,
     reader: Reader | None,
     number: int,
     failures: int,
-    place: Place = Place.ACTIVE,
+    place: MovedTo = MovedTo.ACTIVE,
 ) -> Received:
     """Return a message for a gateway; `time_to_live_ms` is only the message's own TTL.
 
@@ -314,15 +326,15 @@ def _received(
         sequence_number=number,
         enqueued_ms=_integer(table, headers.ENQUEUED_TIME) or 0,
         delivery_count=failures
-        if place is Place.DEAD
+        if place is MovedTo.DEAD
         else max(failures, _integer(table, headers.DELIVERED) or 0),
         time_to_live_ms=_integer(table, headers.TIME_TO_LIVE) if has_own_ttl else None,
-        dead_letter=death_of(table) if place in (Place.DEAD, Place.DEAD_DEFERRED) else None,
-        is_deferred=place in (Place.DEFERRED, Place.DEAD_DEFERRED),
+        dead_letter=death_of(table) if place in (MovedTo.DEAD, MovedTo.DEAD_DEFERRED) else None,
+        is_deferred=place in (MovedTo.DEFERRED, MovedTo.DEAD_DEFERRED),
     )
 
 
-def _scheduled(entry: Entry, number: int) -> Received:
+def _scheduled(entry: StreamEntry, number: int) -> Received:
     _, due_ms, ttl_ms, _ = read_waiting(entry.properties)
     _stored(entry.properties)
     return Received(

@@ -1,8 +1,8 @@
 """Reading a journal from a sequence number on: find the number's offset, then read its entries.
 
-The offset is estimated (`machine.anchors`) and corrected by the entries that are read there. It is
-exact unless RabbitMQ and a sequencer failed together: then a number that was published again stands
-behind higher numbers. It is found when the read reaches its second entry.
+The offset is estimated (`machine.browse.anchors`) and corrected by the entries that are read there.
+It is exact unless RabbitMQ and a sequencer failed together: then a number that was published again
+stands behind higher numbers. It is found when the read reaches its second entry.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from enum import Enum
 
 from bridge.broker.connection.address import HasChannels
 from bridge.broker.errors import BrokerSilent
-from bridge.broker.streams.stream_reader import FIRST, LAST, Entry, at, read_stream
-from bridge.machine.anchors import Anchors
-from bridge.machine.browse import number_of
+from bridge.broker.streams.stream_reader import FIRST, LAST, StreamEntry, at, read_stream
+from bridge.machine.browse.anchors import Anchors
+from bridge.machine.browse.entity_messages import number_of
 from bridge.wire import headers
 from bridge.wire.copies import Reader
 from bridge.wire.stamp import read_waiting
@@ -27,7 +27,7 @@ TRUNCATED = 64
 
 STOP = -1
 
-Take = Callable[[int, Entry], int]
+Take = Callable[[int, StreamEntry], int]
 """Takes a number and its entry; returns the next number that is wanted, or `STOP`."""
 
 
@@ -83,7 +83,7 @@ class JournalScan:
         if self._first is None or not await self._is_there(self._first):
             found: list[int] = []
 
-            def take(entry: Entry) -> bool:
+            def take(entry: StreamEntry) -> bool:
                 number = self.see(entry)
                 if number >= 0:
                     found.append(number)
@@ -126,7 +126,7 @@ class JournalScan:
                 return STOP
 
     async def _read(
-        self, start: tuple[str, object], take: Callable[[Entry], bool], *, prefetch: int = 250
+        self, start: tuple[str, object], take: Callable[[StreamEntry], bool], *, prefetch: int = 250
     ) -> None:
         may_be_empty = not self.has_entries
         try:
@@ -144,7 +144,7 @@ class JournalScan:
             self.end, self._first, self._has_entries = -1, None, True
             raise
 
-    def see(self, entry: Entry) -> int:
+    def see(self, entry: StreamEntry) -> int:
         """Note an entry's offset; return its number, -1 if it has none."""
         self.end = max(self.end, entry.offset)
         number = self._number(entry)
@@ -152,7 +152,7 @@ class JournalScan:
             self._anchors.see(number, entry.offset)
         return number
 
-    def _number(self, entry: Entry) -> int:
+    def _number(self, entry: StreamEntry) -> int:
         table = entry.properties.headers or {}
         if headers.ENTRY in table:
             return -1
@@ -179,7 +179,7 @@ class JournalScan:
         """Return the highest number near the journal's end."""
         found: list[int] = []
 
-        def take(entry: Entry) -> bool:
+        def take(entry: StreamEntry) -> bool:
             number = self.see(entry)
             if number >= 0:
                 found.append(number)
@@ -200,7 +200,7 @@ class JournalScan:
             return False
         found: list[int] = []
 
-        def take(entry: Entry) -> bool:
+        def take(entry: StreamEntry) -> bool:
             found.append(entry.offset)
             return True
 
@@ -228,7 +228,7 @@ class _Read:
         self._is_placed = False
         self.outcome = _Outcome.END
 
-    def on_entry(self, entry: Entry) -> bool:
+    def on_entry(self, entry: StreamEntry) -> bool:
         if not self._is_begun:
             self._is_begun = True
             self._is_oldest = self._is_oldest or entry.offset > self._start + TRUNCATED

@@ -22,7 +22,7 @@ from bridge.broker.connection.address import is_there
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.sender import Sender
-from bridge.machine.failed_deliveries import FailedDeliveries
+from bridge.machine.browse.failed_deliveries import FailedDeliveries
 from bridge.machine.ranges import ranges_of
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names, parts
@@ -48,7 +48,7 @@ class _State(Enum):
     ON = "there is one"
 
 
-class Record:
+class UnwrittenNumbers:
     """What this process has not yet written to the settled stream of one queue.
 
     Attributes:
@@ -97,7 +97,7 @@ class Record:
         self.failed.counts.clear()
 
 
-class Settlements:
+class UnwrittenSettlements:
     """The records of this process, one for each queue of RabbitMQ."""
 
     def __init__(
@@ -106,19 +106,19 @@ class Settlements:
         self._connections = connections
         self._sender = sender
         self._supervisor = supervisor
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, UnwrittenNumbers] = {}
         self._telling: asyncio.Task[None] | None = None
         self._tasks = Tasks()
 
     def __repr__(self) -> str:
         on = sum(record.state is _State.ON for record in self._records.values())
-        return f"Settlements({len(self._records)} queues, {on} told)"
+        return f"UnwrittenSettlements({len(self._records)} queues, {on} told)"
 
-    def of(self, queue: str) -> Record:
+    def of(self, queue: str) -> UnwrittenNumbers:
         """Return the record of a queue of RabbitMQ."""
         record = self._records.get(queue)
         if record is None:
-            record = self._records[queue] = Record(queue)
+            record = self._records[queue] = UnwrittenNumbers(queue)
             self._tasks.start(self._look(record))
         return record
 
@@ -156,13 +156,13 @@ class Settlements:
             if self._begin_telling(record):
                 self._tasks.start(self._tell_quietly(record))
 
-    async def _tell_quietly(self, record: Record) -> None:
+    async def _tell_quietly(self, record: UnwrittenNumbers) -> None:
         try:
             await self._tell_known(record)
         except (ServiceBusError, BrokerError) as error:
             log.warning("settled.untold stream=%s error=%s", record.stream, error)
 
-    async def _tell_known(self, record: Record) -> None:
+    async def _tell_known(self, record: UnwrittenNumbers) -> None:
         """Write all known settled numbers and delivery counts of a queue.
 
         Of deferred messages none are known: their queue's owner tells a peek which are there.
@@ -190,7 +190,7 @@ class Settlements:
         if self._telling is not None:
             self._telling.cancel()
 
-    async def _look(self, record: Record) -> None:
+    async def _look(self, record: UnwrittenNumbers) -> None:
         """Find out whether the queue has a settled stream."""
         looked = partial(is_there, self._connections, record.stream)
         is_on = await retry(looked, wait_s=LOOK_AGAIN_S, retryable=Exception)
@@ -201,7 +201,7 @@ class Settlements:
         else:
             record.stop()
 
-    def _begin_telling(self, record: Record) -> bool:
+    def _begin_telling(self, record: UnwrittenNumbers) -> bool:
         """Write new settled numbers of a queue from now on; return whether none were till now."""
         if record.state is _State.ON:
             return False
@@ -219,7 +219,7 @@ class Settlements:
                     record.is_being_told = True
                     self._tasks.start(self._tell(record))
 
-    async def _tell(self, record: Record) -> None:
+    async def _tell(self, record: UnwrittenNumbers) -> None:
         try:
             await self._flush(record)
         except (ServiceBusError, BrokerError) as error:
@@ -228,7 +228,7 @@ class Settlements:
         finally:
             record.is_being_told = False
 
-    async def _flush(self, record: Record) -> None:
+    async def _flush(self, record: UnwrittenNumbers) -> None:
         async with record.writing:
             active, deferred = record.active[:], record.deferred[:]
             failed = dict(record.failed.counts)

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from bridge.broker.streams.stream_reader import Entry
+from bridge.broker.streams.stream_reader import StreamEntry
 from bridge.engine.browse.journal_scan import JournalScan
-from bridge.engine.browse.stream_tail import StreamTail
-from bridge.engine.ownership.services import Services
-from bridge.machine.browse import Deferred, Numbers, Place, Places
+from bridge.engine.browse.stream_tail import StreamTail, catch_up
+from bridge.engine.services import Services
+from bridge.machine.browse.entity_messages import Deferred, LeftNumbers, MovedTo, Places
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.topology import names
@@ -43,10 +43,10 @@ class Copy(NamedTuple):
     """
 
     offset: int
-    place: Place
+    place: MovedTo
 
 
-class Side:
+class QueueView:
     """One queue of RabbitMQ: the active messages, or the dead letters.
 
     Args:
@@ -61,12 +61,12 @@ class Side:
         self, queue: str, services: Services, deferred_left: Callable[[int, int], None]
     ) -> None:
         self.queue = queue
-        self.numbers = Numbers()
+        self.numbers = LeftNumbers()
         self._sender = services.sender
         self._settlements = services.settlements
         self._read_bytes = 0
         self._deferred_left = deferred_left
-        self._tail = StreamTail(services, names.settled(queue), self._take)
+        self.tail = StreamTail(services, names.settled(queue), self._take)
         self.is_begun = False
 
     async def begin(self) -> bool:
@@ -77,15 +77,19 @@ class Side:
         self.is_begun = True
         return is_new
 
-    async def catch_up(self) -> None:
-        """Write this process's settled numbers, then read those of all processes."""
+    async def flush(self) -> None:
+        """Write this process's settled numbers."""
         await self._settlements.flush(self.queue)
-        await self._tail.catch_up()
+
+    async def caught_up(self) -> None:
+        """Write all numbers again, when much was read."""
         if self._read_bytes > WRITE_AGAIN_BYTES:
             self._read_bytes = 0
-            await self._write_again()
+            numbers = self.numbers
+            for body in entries(numbers.recorded(), list(numbers.deferred), numbers.failed):
+                await self._sender.publish("", names.settled(self.queue), PROPERTIES, body)
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: StreamEntry) -> None:
         try:
             settled = Settled.decode(entry.body)
             self.numbers.take(settled)
@@ -94,11 +98,6 @@ class Side:
         except ValueError as error:
             log.warning("settled.unreadable queue=%s error=%s", self.queue, error)
         self._read_bytes += len(entry.body)
-
-    async def _write_again(self) -> None:
-        numbers = self.numbers
-        for body in entries(numbers.recorded(), list(numbers.deferred), numbers.failed):
-            await self._sender.publish("", names.settled(self.queue), PROPERTIES, body)
 
 
 class BrowseView:
@@ -118,22 +117,23 @@ class BrowseView:
         self.entity = entity
         self.reader = reader_of(entity)
         path, front = entity.path, entity.front
-        self.active = Side(
-            names.active_queue(path), services, partial(self._deferred_left, Place.DEFERRED)
+        self.active = QueueView(
+            names.active_queue(path), services, partial(self._deferred_left, MovedTo.DEFERRED)
         )
-        self.dead = Side(
+        self.dead = QueueView(
             names.dead_letter_queue(path),
             services,
-            partial(self._deferred_left, Place.DEAD_DEFERRED),
+            partial(self._deferred_left, MovedTo.DEAD_DEFERRED),
         )
         self.set_aside = Deferred(
             {
-                Place.DEFERRED: self.active.numbers.deferred,
-                Place.DEAD_DEFERRED: self.dead.numbers.deferred,
+                MovedTo.DEFERRED: self.active.numbers.deferred,
+                MovedTo.DEAD_DEFERRED: self.dead.numbers.deferred,
             }
         )
         self.places = Places(path, self.reader, count_of(entity))
-        self.journal = JournalScan(services.connections, names.journal(front), self.reader)
+        self._channels = services.connections.looking
+        self.journal = JournalScan(self._channels, names.journal(front), self.reader)
         self._moved = StreamTail(services, names.moved(front), self._take_moved)
         self._moved_end = -1
         self._lock = asyncio.Lock()
@@ -155,21 +155,26 @@ class BrowseView:
     async def catch_up(self) -> None:
         """Read the entries of the settled and moved streams that are new since the last peek."""
         async with self._lock:
-            tails = (self.active.catch_up(), self.dead.catch_up(), self._moved.catch_up())
-            await asyncio.gather(*tails)
+            sides = self.active, self.dead
+            await asyncio.gather(*(side.flush() for side in sides))
+            await catch_up(self._channels, (self.active.tail, self.dead.tail, self._moved))
+            for side in sides:
+                await side.caught_up()
 
     def put_back(self) -> dict[int, Copy]:
         """Return the messages that were put back with changes and may be in the queue."""
         places, gone = self.places, self.active.numbers.is_gone
-        numbers = (each for each in places.numbers(Place.ACTIVE) if not gone(each))
-        return {each: Copy(places.offset(each), Place.ACTIVE) for each in numbers}
+        numbers = (each for each in places.numbers(MovedTo.ACTIVE) if not gone(each))
+        return {each: Copy(places.offset(each), MovedTo.ACTIVE) for each in numbers}
 
     def dead_letters(self) -> dict[int, Copy]:
         """Return the dead letters that are in the queue."""
         places, left = self.places, self.dead.numbers.active
         gone = self.gone_dead | self.active.numbers.stayed
-        numbers = (each for each in places.numbers(Place.DEAD) if each not in gone)
-        return {each: Copy(places.offset(each), Place.DEAD) for each in numbers if each not in left}
+        numbers = (each for each in places.numbers(MovedTo.DEAD) if each not in gone)
+        return {
+            each: Copy(places.offset(each), MovedTo.DEAD) for each in numbers if each not in left
+        }
 
     def unproven(self, dead_beyond: int) -> list[int]:
         """Return the numbers of messages that have left by the moved stream alone; the last first.
@@ -180,11 +185,11 @@ class BrowseView:
         Args:
             dead_beyond: how many dead letters there are more than RabbitMQ counts.
         """
-        deferred = {*self.set_aside.numbers(Place.DEFERRED)}
+        deferred = {*self.set_aside.numbers(MovedTo.DEFERRED)}
         dead = sorted(
             (
                 each
-                for each in self.places.numbers(Place.DEAD)
+                for each in self.places.numbers(MovedTo.DEAD)
                 if each not in self.dead.numbers.active
             ),
             key=self.places.offset,
@@ -195,14 +200,14 @@ class BrowseView:
             for each in self.active.numbers.only_moved
             if each in beyond
             or (
-                self.places.place(each) is Place.DEFERRED
+                self.places.place(each) is MovedTo.DEFERRED
                 and each not in deferred
                 and each not in self.active.numbers.deferred
             )
         ]
         return sorted(found, key=self.places.offset, reverse=True)
 
-    def deferred(self, place: Place) -> dict[int, Copy]:
+    def deferred(self, place: MovedTo) -> dict[int, Copy]:
         """Return the messages deferred from one place: the queue or dead letters."""
         found: dict[int, Copy] = {}
         for number in self.set_aside.numbers(place):
@@ -214,13 +219,13 @@ class BrowseView:
     @property
     def hidden_deferred(self) -> int:
         """The count of deferred messages that are no more in the moved stream."""
-        places = Place.DEFERRED, Place.DEAD_DEFERRED
+        places = MovedTo.DEFERRED, MovedTo.DEAD_DEFERRED
         return len(self.set_aside) - sum(len(self.deferred(place)) for place in places)
 
-    def _deferred_left(self, place: Place, first: int, last: int) -> None:
+    def _deferred_left(self, place: MovedTo, first: int, last: int) -> None:
         self.set_aside.left(place, first, last)
 
-    def _take_moved(self, entry: Entry) -> None:
+    def _take_moved(self, entry: StreamEntry) -> None:
         if entry.offset <= self._moved_end:
             self.places.clear()
             self.set_aside.forget()

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from bridge.background.tasks import Tasks
+from bridge.broker.errors import PublishRefused
 from bridge.engine import texts
 from bridge.engine.api import Received
 from bridge.engine.deferral.queue import DeferredQueue
-from bridge.engine.ownership.services import Services
-from bridge.engine.settlement.departure import Source
+from bridge.engine.services import Services
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.showing import show
-from bridge.machine.memory_budget import MemoryBudget
+from bridge.machine.queue.memory_budget import MemoryBudget
+from bridge.message.departure import MoveSource, Told
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, QuotaExceeded
 from bridge.model.name import SubQueue
@@ -35,22 +36,32 @@ class Deferral:
         self._budget = MemoryBudget(BODIES_BYTES_MAX)
         self._queues: dict[str, DeferredQueue] = {}
         self._ending = Tasks()
+        self._deferring = Tasks()
 
     def __repr__(self) -> str:
         return f"Deferral({self._budget!r}, {list(self._queues.values())})"
 
-    async def defer(self, source: Source, holding: HeldMessage, changes: Table) -> None:
+    def defer(self, source: MoveSource, holding: HeldMessage, changes: Table, told: Told) -> None:
         """Defer a message; the first one of an entity makes the queue in RabbitMQ.
 
-        A message that is deferred again takes the place that it has.
-
-        Raises:
-            QuotaExceeded: the queue is full.
-            ArgumentOutOfRange, ServerBusy, BrokerError: see `Departure.defer`.
+        A message that is deferred again takes the place that it has. `told` gets QuotaExceeded when
+        the queue is full; for other errors see `Departure.defer`.
         """
-        if not source.is_deferred:
-            await self.prepare(source.queue)
-        await self._services.departure.defer(source, holding, changes)
+        self._deferring.start(self._defer(source, holding, changes, told))
+
+    async def _defer(
+        self, source: MoveSource, holding: HeldMessage, changes: Table, told: Told
+    ) -> None:
+        def deferred(error: Exception | None) -> None:
+            full = isinstance(error, PublishRefused)
+            told(QuotaExceeded(texts.deferred_full(source.queue.path)) if full else error)
+
+        try:
+            if not source.is_deferred:
+                await self.prepare(source.queue)
+            self._services.departure.defer(source, holding, changes, deferred)
+        except Exception as error:
+            told(error)
 
     async def prepare(self, queue: model.ReceiveEntity) -> None:
         """Make the queue for an entity's deferred messages in RabbitMQ, if it is missing.

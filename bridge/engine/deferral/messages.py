@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bridge.broker.failpoint import reach
 from bridge.engine.ownership.ownership import Ownership
-from bridge.engine.ownership.services import Services
+from bridge.engine.services import Services
 from bridge.engine.settlement.held_message import HeldMessage
-from bridge.machine.deduplicator import Left
-from bridge.machine.deferred_index import DeferredIndex
-from bridge.machine.memory_budget import MemoryBudget
+from bridge.machine.queue.deferred_index import DeferredIndex
+from bridge.machine.queue.memory_budget import MemoryBudget
+from bridge.machine.queue.second_copies import Left
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
@@ -42,8 +42,7 @@ class DeferredMessages:
         self.path = EntityPath(queue.path, sub_queue)
         self.resource = ownership.resource
         self.is_dead_letter = sub_queue is SubQueue.DEAD_LETTER
-        name_of = names.dead_letter_queue if self.is_dead_letter else names.active_queue
-        self._record = services.settlements.of(name_of(queue.path))
+        self._record = services.settlements.of(names.received(queue.path, sub_queue))
         self._departure = services.departure
         self.index: DeferredIndex[HeldMessage] = DeferredIndex(budget)
         self.out: set[HeldMessage] = set()
@@ -77,7 +76,7 @@ class DeferredMessages:
 
     def ack(self, holding: HeldMessage, point: str) -> None:
         """Ack a message; `point` is the failpoint behind the ack."""
-        holding.channel.consumers.ack(holding.tag)
+        holding.channel.ack(holding.tag)
         reach(point, holding.channel)
 
     def give_back(self, holding: HeldMessage, point: str) -> None:
@@ -116,7 +115,7 @@ class DeferredMessages:
         channel = self._ownership.channel
         if tag is not None and channel is not None:
             self._departure.note_second_copy()
-            channel.consumers.ack(tag)
+            channel.ack(tag)
             reach("engine.drop.acked", channel)
 
 

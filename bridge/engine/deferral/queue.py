@@ -22,10 +22,10 @@ from bridge.engine.deferral.messages import DeferredMessages
 from bridge.engine.deferral.replies import Replies
 from bridge.engine.ownership import asking
 from bridge.engine.ownership.ownership import Ask, Ownership
-from bridge.engine.ownership.services import Services
+from bridge.engine.services import Services
 from bridge.engine.settlement.held_message import HeldMessage, read, unreadable
-from bridge.machine.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
-from bridge.machine.memory_budget import MemoryBudget
+from bridge.machine.inbox.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
+from bridge.machine.queue.memory_budget import MemoryBudget
 from bridge.model import entity as model
 from bridge.model.name import SubQueue
 from bridge.topology import names, parts
@@ -206,7 +206,7 @@ class DeferredQueue:
 
     def _refuse(self, holding: HeldMessage, reason: str, description: str) -> None:
         """Make a message that no receiver could ask for a dead letter, and log it as poison."""
-        self._services.departure.poison.note("deferred", self.resource, description)
+        self._services.poison.note("deferred", self.resource, description)
         self._services.departure.refuse(self._messages[SubQueue.NONE], holding, reason, description)
 
     def arrived(self, delivery: Delivery, kind: object, table: Table) -> None:

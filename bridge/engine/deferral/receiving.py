@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from uuid import UUID
 
 from bridge.engine import texts
 from bridge.engine.api import Complete, Disposition, Received, ReceiveMode, Release
 from bridge.engine.deferral.entities import Deferral
-from bridge.engine.ownership.services import Services
-from bridge.engine.peers import Peers
+from bridge.engine.services import Services
 from bridge.engine.sessions.membership import members_of
+from bridge.engine.settlement.locks_anywhere import LocksAnywhere
 from bridge.engine.settlement.showing import read_shown
 from bridge.model import entity as model
 from bridge.model.errors import MessageNotFound
 from bridge.model.name import EntityPath
 from bridge.wire.deferred import Lock
 
-Settle = Callable[[EntityPath, UUID, Disposition], Awaitable[None]]
-
 
 class DeferredReceiving:
-    """Receives deferred messages.
-
-    Args:
-        settle: settles a message by its lock token, in any bridge.
-    """
+    """Receives deferred messages."""
 
     def __init__(
-        self, deferral: Deferral, services: Services, peers: Peers, settle: Settle
+        self, deferral: Deferral, services: Services, locks_anywhere: LocksAnywhere
     ) -> None:
         self._deferral = deferral
         self._locks = services.locks
-        self._peers = peers
+        self._locks_anywhere = locks_anywhere
         self._counters = services.counters
-        self._settle = settle
 
     async def receive(
         self,
@@ -45,7 +37,7 @@ class DeferredReceiving:
         mode: ReceiveMode,
         session_id: str | None,
     ) -> list[Received]:
-        """Return the messages with these numbers; see `api.Namespace.receive_deferred`."""
+        """Return the messages with these numbers; see `api.NamespaceVerbs.receive_deferred`."""
         if not numbers:
             return []
         locks = await self._deferral.lock(entity, path.sub_queue, list(dict.fromkeys(numbers)))
@@ -66,11 +58,11 @@ class DeferredReceiving:
         token, until_ms = lock
         if self._locks.is_own(token):
             return self._deferral.received(token, until_ms)
-        shown = await self._peers.show(path, token)
+        shown = await self._locks_anywhere.show(path, token)
         return read_shown(shown, token, until_ms, is_deferred=True)
 
     async def _settle_all(
         self, path: EntityPath, locks: Sequence[Lock], disposition: Disposition
     ) -> None:
         for token, _ in locks:
-            await self._settle(path, token, disposition)
+            await self._locks_anywhere.settle(path, token, disposition)

@@ -11,7 +11,7 @@ from bridge.broker.failpoint import reach
 from bridge.engine import texts
 from bridge.engine.deferral.messages import DeferredMessages
 from bridge.engine.ownership.ownership import Ask
-from bridge.engine.settlement.locktable import LockTable
+from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.model.errors import MessageNotFound, MessageSizeExceeded
 from bridge.model.name import SubQueue
 from bridge.wire.deferred import decode_ask, encode_list, encode_locks
@@ -35,7 +35,7 @@ class Replies:
     def __init__(
         self,
         messages: Mapping[SubQueue, DeferredMessages],
-        locks: LockTable,
+        locks: ProcessLocks,
         put_last: Callable[[Ask], None],
         on_listed: Callable[[], None],
     ) -> None:
@@ -65,7 +65,7 @@ class Replies:
             return encode_refused(MessageSizeExceeded.condition, text)
         channel = ask.delivery.channel
         for tag in messages.index.fetch(numbers):
-            channel.consumers.nack(tag)
+            channel.nack(tag)
             reach("engine.deferred.returned", channel)
         return self._locked(messages, numbers)
 

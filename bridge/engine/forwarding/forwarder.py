@@ -28,13 +28,18 @@ from bridge.background.tasks import Tasks
 from bridge.broker.errors import AckLost, BrokerError
 from bridge.broker.handover import Publish
 from bridge.engine import texts
-from bridge.engine.forwarding.passing import CannotForward, Source, envelope_of, refused
-from bridge.engine.ownership.services import Services
+from bridge.engine.forwarding.forwarded_copy import (
+    CannotForward,
+    ForwardingSource,
+    envelope_of,
+    refused,
+)
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.sending.requests import Sending
+from bridge.engine.services import Services
 from bridge.engine.settlement.held_message import HeldMessage
-from bridge.machine.deduplicator import Left
-from bridge.machine.forwarding_order import ForwardingOrder
+from bridge.machine.queue.forwarding_order import ForwardingOrder
+from bridge.machine.queue.second_copies import Left
 from bridge.model import entity as model
 from bridge.model.errors import EntityNotFound, ServiceBusError
 from bridge.model.forwarding import target_of
@@ -45,8 +50,11 @@ from bridge.wire.envelope import SILENT_PROPERTIES
 
 ASKED = 120
 HELD = 128
-"""The most messages that are asked for at a time, and that are held when more are asked for. Their
-sum is below the number that a target recognizes when they come again (`machine.forwarded`)."""
+"""The most messages that are asked for at a time, and that are held when more are asked for.
+
+Their sum is below the number that a target recognizes when they come again
+(`machine.inbox.forwarded`).
+"""
 
 HELD_BYTES = 32 << 20
 """The most bytes of held messages: of large messages fewer are held."""
@@ -269,7 +277,7 @@ class Forwarder:
             self._sending.check_open(target)
         except ServiceBusError as error:
             raise refused(error) from error
-        source = Source(self.entity, self._is_dead_letter)
+        source = ForwardingSource(self.entity, self._is_dead_letter)
         body = envelope_of(holding, source, target, self._sending.tier)
         return Publish(names.front(target.path), "", SILENT_PROPERTIES, body)
 

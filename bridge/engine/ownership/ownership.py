@@ -18,7 +18,7 @@ from typing import Protocol
 from bridge.background.tasks import Tasks
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
-from bridge.broker.connection.pool import Route
+from bridge.broker.connection.pool import ChannelRoute
 from bridge.broker.errors import BrokerError
 from bridge.broker.failpoint import reach
 from bridge.engine.sending.sender import Sender
@@ -107,7 +107,7 @@ class Ownership:
         resource: str,
         owned: Owned,
         *,
-        route: Route,
+        route: ChannelRoute,
         sender: Sender,
         asks: str,
         point: str,
@@ -240,7 +240,7 @@ class Ownership:
         if is_empty and ask in self._asks:
             self._asks.remove(ask)
             self._coming.add((ask.reply_to, ask.correlation_id))
-            channel.consumers.nack(ask.delivery.tag)
+            channel.nack(ask.delivery.tag)
             reach("engine.deferred.put_last", channel)
 
     def keep_token(self) -> None:
@@ -319,5 +319,5 @@ class Ownership:
 
 def ack(channel: Channel, tag: int, point: str) -> None:
     """Ack a message of an ownership queue; `point` is the failpoint behind the ack."""
-    channel.consumers.ack(tag)
+    channel.ack(tag)
     reach(point, channel)

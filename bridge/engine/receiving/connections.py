@@ -15,7 +15,8 @@ from bridge.background.supervisor import Standing, Supervisor
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.broker.connection.pool import SETTLE_S, Lease, Pool, Route
+from bridge.broker.connection.kept_channels import KeptChannels
+from bridge.broker.connection.pool import SETTLE_S, ChannelRoute, ConnectionLease, Pool
 from bridge.broker.errors import ConnectionLost
 from bridge.broker.reconnect import is_permanent, keep_connected
 
@@ -29,6 +30,7 @@ class ConsumerConnections:
 
     Attributes:
         pool: the connections that queues are received from.
+        looking: channels for looking at streams and queues, one exchange after another.
         lost: the reason why there is no extra connection, else `None`.
         ready: set while there is an extra connection.
     """
@@ -50,6 +52,7 @@ class ConsumerConnections:
         self._standing: Standing | None = None
         self.pool = Pool(endpoint, name=name, supervisor=self._supervisor)
         self._looking = Pool(endpoint, name=f"{name}, looking", supervisor=self._supervisor)
+        self.looking = KeptChannels(self)
         self.lost: BaseException | None = ConnectionLost(text="not connected yet")
         self.ready = asyncio.Event()
 
@@ -73,12 +76,13 @@ class ConsumerConnections:
 
     async def close(self) -> None:
         """Close all connections."""
+        self.looking.close()
         if self._standing is not None:
             self._standing.task.cancel()
             await asyncio.gather(self._standing.task, return_exceptions=True)
         await asyncio.gather(self.pool.close(), self._looking.close())
 
-    def route(self, queue: str) -> Route:
+    def route(self, queue: str) -> ChannelRoute:
         """Return the route that opens channels for receiving from a queue."""
         return self.pool.route(queue)
 
@@ -98,7 +102,7 @@ class ConsumerConnections:
         return await self._connection.channel()
 
     @asynccontextmanager
-    async def apart(self, purpose: str) -> AsyncIterator[Lease]:
+    async def apart(self, purpose: str) -> AsyncIterator[ConnectionLease]:
         """Lease a new connection for the declarations of one entity.
 
         RabbitMQ may answer a declaration by ending the whole connection (541, under load).

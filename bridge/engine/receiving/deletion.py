@@ -64,10 +64,8 @@ class Deletion:
         settle: Settle,
         release: Release,
     ) -> None:
-        is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
-        name_of = names.dead_letter_queue if is_dead_letter else names.active_queue
-        self._queue = name_of(path.entity)
-        self._is_in_order = not is_dead_letter
+        self._queue = names.received(path.entity, path.sub_queue)
+        self._is_in_order = path.sub_queue is not SubQueue.DEAD_LETTER
         self._before_ms = before_ms
         self._portion = portion
         self._connections = connections

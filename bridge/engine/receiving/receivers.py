@@ -5,24 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import Received, ReceiveMode, Undeliverable
-from bridge.engine.ownership.services import Services
-from bridge.engine.receiving.channel_pool import REUSED, SHARED, SPENT, ChannelLimits
 from bridge.engine.receiving.queue_reader import QueueReader
 from bridge.engine.receiving.receiver import QueueReceiver, note_failed
 from bridge.engine.receiving.turn import Turn
+from bridge.engine.services import Services
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked
-from bridge.machine.credit.clustered_gets import ClusteredGets
-from bridge.machine.credit.gets import Gets
-from bridge.machine.credit.strategy import Strategy
-from bridge.machine.credit.windows import Windows
-from bridge.machine.settled import SettledMemory
+from bridge.machine.queue.settled import SettledMemory
+from bridge.message.channels import Way, way_of
 from bridge.model import entity as model
 from bridge.model.errors import NotAllowed
 from bridge.model.forwarding import target_of
@@ -32,9 +27,6 @@ from bridge.topology.entity_table import Changes
 
 CLOSE_S = 1.0
 """The longest wait for the receivers' close."""
-
-Way = tuple[Callable[[], Strategy[HeldMessage]], ChannelLimits]
-"""How messages are received: the maker of a queue's strategy, and the limits of its channels."""
 
 Take = Callable[[HeldMessage], None]
 """Takes a receiver's message, which is held unacked."""
@@ -55,7 +47,7 @@ class Receiving:
         self._locks = services.locks
         self._counters = services.counters
         self._on_used = on_used
-        self._way: Way = Gets, REUSED
+        self._way: Way
         self._settled = SettledMemory()
         self._readers: dict[tuple[str, SubQueue], QueueReader] = {}
         self._takes: dict[int, Take] = {}
@@ -231,14 +223,3 @@ class Receiving:
 async def _closed(reader: QueueReader) -> None:
     with contextlib.suppress(BrokerError):
         await reader.close()
-
-
-def way_of(capabilities: Capabilities, *, is_clustered: bool) -> Way:
-    """Return the strategy and channel limits for a version of RabbitMQ, clustered or not."""
-    if not capabilities.nack_counts:
-        if is_clustered:
-            return partial(Windows, is_apart=True), SPENT
-        return Windows, SHARED
-    if is_clustered:
-        return ClusteredGets, SHARED
-    return Gets, REUSED

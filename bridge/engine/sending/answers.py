@@ -11,7 +11,7 @@ from bridge.model.errors import (
     ServerBusy,
     ServiceBusError,
 )
-from bridge.wire.reply import Refused
+from bridge.wire.reply import Refusal
 
 
 def busy(reason: str) -> ServerBusy:
@@ -31,7 +31,7 @@ def unknown(reason: object) -> OperationTimeout:
     return OperationTimeout(texts.unknown(reason))
 
 
-def error_of(reply: Refused) -> ServiceBusError:
+def error_of(reply: Refusal) -> ServiceBusError:
     """Return the error that another process reported."""
     kinds = (each for each in ServiceBusError.__subclasses__() if each.condition == reply.condition)
     return next(kinds, InternalError)(reply.description)

@@ -9,7 +9,7 @@ from bridge.broker.errors import BrokerError, Unroutable, is_refused
 from bridge.broker.failpoint import reach
 from bridge.broker.outcome import Done
 from bridge.engine.sending.answers import busy, refusal, unknown
-from bridge.engine.sending.publisher import Publisher
+from bridge.engine.sending.publisher import TargetPublisher
 from bridge.model.errors import ServiceBusError
 
 Told = Callable[[ServiceBusError | Unroutable | None], None]
@@ -30,7 +30,7 @@ class AwaitedPublish:
 
     __slots__ = ("_note", "_publisher", "_told", "timer")
 
-    def __init__(self, publisher: Publisher, told: Told, note: Done) -> None:
+    def __init__(self, publisher: TargetPublisher, told: Told, note: Done) -> None:
         self._publisher = publisher
         self._told: Told | None = told
         self._note = note

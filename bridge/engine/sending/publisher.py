@@ -28,7 +28,7 @@ def _ignore(error: BrokerError | None) -> None:
     pass
 
 
-class Publisher:
+class TargetPublisher:
     """The publisher of one target, as long as its channel lasts.
 
     Args:
@@ -61,7 +61,7 @@ class Publisher:
         self._progress_s = self.used_s
 
     def __repr__(self) -> str:
-        return f"<Publisher on {self.channel!r} [{len(self._waiting)} waiting]>"
+        return f"<TargetPublisher on {self.channel!r} [{len(self._waiting)} waiting]>"
 
     @property
     def is_idle(self) -> bool:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from bridge.background.slices import in_slices
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
 from bridge.engine.api import OnSent
-from bridge.engine.ownership.services import Services
+from bridge.engine.sending.answers import busy
 from bridge.engine.sending.groups import BYTES_MAX, Group, Groups
+from bridge.engine.services import Services
+from bridge.message.batch_keys import BatchKeys
 from bridge.message.envelopes import Outgoing, item_of
 from bridge.model import entity as model
 from bridge.model.capacity import capacity_mb
@@ -28,6 +31,7 @@ from bridge.model.errors import (
 from bridge.model.name import SHORT_ID_BYTES
 from bridge.model.tiers import sendable_bytes_max
 from bridge.topology import names
+from bridge.topology.entity_table import Changes
 from bridge.topology.policy import MEBIBYTE
 from bridge.wire import envelope
 from bridge.wire.envelope import Item, Operation
@@ -40,9 +44,6 @@ CATCH_UP_S = 5.0
 """The longest wait of a batch delete, or a list of sessions, for earlier messages' numbers."""
 
 _NO_ENTITY = bytes(SHORT_ID_BYTES)
-
-_MISSING = (312, 404)
-"""RabbitMQ's reply codes: no queue took the message, there is no such exchange."""
 
 
 def new_identity() -> bytes:
@@ -67,6 +68,10 @@ class Sending:
         self._full_until_s: dict[str, float] = {}
         self.tier = Tier.STANDARD
         self._default_limit = self.tier, 0, 0
+
+    def follow(self, changes: Changes) -> None:
+        """Take over the namespace's tier."""
+        self.tier = changes.namespace.tier
 
     def note_full(self, path: str, for_s: float = FULL_S) -> None:
         """Refuse sends to an entity for a while: it is full."""
@@ -103,7 +108,9 @@ class Sending:
         Raises:
             ServiceBusError: the messages are refused, and nobody is told.
         """
-        items = self._checked(entity, batch)
+        self.check_open(entity)
+        keys = BatchKeys(entity) if len(batch) > 1 else None
+        items = [self._checked(entity, outgoing, keys) for outgoing in batch]
         if not items:
             told(None)
             return
@@ -116,6 +123,43 @@ class Sending:
         body = self._encoded(Operation.SEND, entity, items)
         self._groups.leave(names.front(entity.path))
         self._publish(entity, body, len(items), told)
+
+    async def begin_each(
+        self, find: Callable[[], model.SendEntity], each: Iterator[Outgoing], told: OnSent
+    ) -> None:
+        """Do what `begin` does for a batch of any number of messages, made one by one.
+
+        Other tasks get turns of the event loop meanwhile.
+
+        Args:
+            find: returns the entity's present definition.
+
+        Raises:
+            ServiceBusError: the messages are refused, and nobody is told.
+        """
+        entity = find()
+        self.check_open(entity)
+        pieces = await in_slices(self._encoded_each(entity, each))
+        present = find()
+        self.check_open(present)
+        if present.incarnation != entity.incarnation:
+            raise busy(f"'{entity.path}' was made anew while the batch was read")
+        if not pieces:
+            told(None)
+            return
+        head = envelope.encode_head(Operation.SEND, new_identity(), len(pieces))
+        self._groups.leave(names.front(present.path))
+        self._publish(present, b"".join([head, *pieces]), len(pieces), told)
+
+    def _encoded_each(self, entity: model.SendEntity, each: Iterator[Outgoing]) -> Iterator[bytes]:
+        """Yield the encoded items of an envelope, which RabbitMQ must take as one message."""
+        keys = BatchKeys(entity)
+        size_bytes = envelope.HEAD_BYTES
+        for outgoing in each:
+            piece = envelope.encode_item(self._checked(entity, outgoing, keys))
+            size_bytes += len(piece)
+            self._check_size(entity, size_bytes)
+            yield piece
 
     def _publish_group(self, group: Group, told: OnSent) -> None:
         body = envelope.encode(Operation.SEND, new_identity(), group.items)
@@ -146,7 +190,8 @@ class Sending:
 
     async def schedule(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> list[int]:
         """Store messages for later; return their numbers."""
-        items = self._checked(entity, batch)
+        self.check_open(entity)
+        items = [self._checked(entity, outgoing) for outgoing in batch]
         if not items:
             return []
         body = self._encoded(Operation.SCHEDULE, entity, items)
@@ -191,7 +236,7 @@ class Sending:
             missing.__cause__ = error
             return missing
         cause = error.__cause__
-        if isinstance(cause, BrokerError) and cause.code in _MISSING:
+        if isinstance(cause, BrokerError) and cause.is_missing:
             self._on_missing(entity.path)
         return error
 
@@ -214,20 +259,29 @@ class Sending:
         if full := self.full(entity):
             raise QuotaExceeded(full)
 
-    def _checked(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> list[Item]:
-        """Check each message, and return the items of its envelope."""
-        self.check_open(entity)
-        requires_session = isinstance(entity, model.Queue) and entity.requires_session
+    def _checked(
+        self, entity: model.SendEntity, outgoing: Outgoing, keys: BatchKeys | None = None
+    ) -> Item:
+        """Check a message, and return it as an item of an envelope.
+
+        Args:
+            keys: those of the batch that the message belongs to.
+        """
         limit_bytes = self.limit_bytes(entity)
-        for outgoing in batch:
-            if outgoing.size_bytes > limit_bytes:
-                raise MessageSizeExceeded(
-                    texts.too_large(entity.path, outgoing.size_bytes, limit_bytes)
-                )
-            if requires_session and outgoing.session_id is None:
-                raise NotAllowed(texts.SESSION_ID_MISSING)
+        if outgoing.size_bytes > limit_bytes:
+            raise MessageSizeExceeded(
+                texts.too_large(entity.path, outgoing.size_bytes, limit_bytes)
+            )
+        if (
+            outgoing.session_id is None
+            and isinstance(entity, model.Queue)
+            and entity.requires_session
+        ):
+            raise NotAllowed(texts.SESSION_ID_MISSING)
+        if keys is not None:
+            keys.check(outgoing)
         try:
-            return [item_of(entity, outgoing) for outgoing in batch]
+            return item_of(entity, outgoing)
         except ValueError as error:
             raise ArgumentError(
                 f"A message cannot be stored in '{entity.path}': {error}."
@@ -238,11 +292,14 @@ class Sending:
     ) -> bytes:
         """Return the body of an envelope, which RabbitMQ must take as one message."""
         body = envelope.encode(operation, new_identity(), items)
-        if len(body) > self.message_bytes_max:
-            raise MessageSizeExceeded(
-                texts.too_large(entity.path, len(body), self.message_bytes_max)
-            )
+        self._check_size(entity, len(body))
         return body
+
+    def _check_size(self, entity: model.SendEntity, envelope_bytes: int) -> None:
+        if envelope_bytes > self.message_bytes_max:
+            raise MessageSizeExceeded(
+                texts.too_large(entity.path, envelope_bytes, self.message_bytes_max)
+            )
 
 
 def _check_status(entity: model.SendEntity) -> None:

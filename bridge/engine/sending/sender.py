@@ -32,11 +32,11 @@ from bridge.broker.outcome import resolve
 from bridge.broker.reconnect import is_permanent, keep_connected
 from bridge.engine.sending.answers import busy, error_of, refusal, unknown
 from bridge.engine.sending.awaited_publish import AwaitedPublish, Told
-from bridge.engine.sending.publisher import Publisher
+from bridge.engine.sending.publisher import TargetPublisher
 from bridge.engine.sending.silences import Silences
 from bridge.wire.basic import Properties, Table
 from bridge.wire.headers import DIRECT_REPLY_TO
-from bridge.wire.reply import Done, Refused, decode_reply
+from bridge.wire.reply import Done, Refusal, decode_reply
 
 REPLY_TIMEOUT_S = 30.0
 """The longest wait for another process; a sequencer's takeover of an inbox needs a few seconds."""
@@ -84,7 +84,7 @@ class Sender:
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
-        self._publishers: dict[str, Publisher] = {}
+        self._publishers: dict[str, TargetPublisher] = {}
         self._silent = Silences(IDLE_S)
         self._questions: dict[str, tuple[asyncio.Future[Delivery], Channel]] = {}
         self._question_numbers = itertools.count(1)
@@ -246,7 +246,7 @@ class Sender:
             raise unknown("no answer has come in time") from error
         finally:
             del self._questions[number]
-        if isinstance(reply, Refused):
+        if isinstance(reply, Refusal):
             raise error_of(reply)
         return reply
 
@@ -312,7 +312,7 @@ class Sender:
             raise busy(f"no connection to RabbitMQ: {self.lost}")
         return self._connection
 
-    def _publisher(self, target: str) -> Publisher:
+    def _publisher(self, target: str) -> TargetPublisher:
         """Return a target's publisher; above `TARGETS_MAX` targets, some share one."""
         connection = self.check()
         publisher = self._publishers.get(target)
@@ -326,7 +326,9 @@ class Sender:
                 shared = f"{_ANSWERS}{zlib.crc32(target.encode()) % SHARED_MAX}"
                 if target != shared:
                     return self._publisher(shared)
-        publisher = Publisher(connection, target, on_reply=self._on_reply, clock=self._loop.time)
+        publisher = TargetPublisher(
+            connection, target, on_reply=self._on_reply, clock=self._loop.time
+        )
         publisher.channel.on_closed = partial(self._on_channel_closed, target, publisher)
         self._publishers[target] = publisher
         return publisher
@@ -342,7 +344,9 @@ class Sender:
                 publisher.channel.on_closed = None
                 publisher.channel.abandon()
 
-    def _on_channel_closed(self, target: str, publisher: Publisher, error: BrokerError) -> None:
+    def _on_channel_closed(
+        self, target: str, publisher: TargetPublisher, error: BrokerError
+    ) -> None:
         if self._publishers.get(target) is publisher:
             del self._publishers[target]
         if isinstance(error, BrokerSilent):

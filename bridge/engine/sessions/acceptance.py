@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
-from bridge.engine.sessions.events import Given, Refused
+from bridge.engine.sessions.events import SessionGiven, SessionRefused
 from bridge.engine.sessions.location import Location
 from bridge.engine.sessions.receiver import SessionReceiver
 from bridge.model.errors import OperationTimeout, ServerBusy, SessionCannotBeLocked
@@ -158,9 +158,9 @@ class Acceptance:
                 self._busy.pop(candidate, None)
                 candidate.ask(at, self._session_id)
             match await candidate.answer():
-                case Given():
+                case SessionGiven():
                     return
-                case Refused():
+                case SessionRefused():
                     raise SessionCannotBeLocked(
                         texts.session_cannot_be_locked(self._session_id or "")
                     )

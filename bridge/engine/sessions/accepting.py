@@ -15,12 +15,12 @@ from uuid import UUID
 from bridge.broker.errors import Unroutable
 from bridge.engine import texts
 from bridge.engine.api import Deliver, ReceiveMode, Undeliverable
-from bridge.engine.ownership.services import Services
-from bridge.engine.peers import Peers
+from bridge.engine.peers import Peers, Question
+from bridge.engine.services import Services
 from bridge.engine.sessions.acceptance import TURN, Acceptance
 from bridge.engine.sessions.deferred import DeferredLocks
-from bridge.engine.sessions.events import Event, Lost, decode_event
-from bridge.engine.sessions.location import Local, Location, Remote
+from bridge.engine.sessions.events import Event, SessionLost, decode_event
+from bridge.engine.sessions.location import Local, Location, RemoteOwner
 from bridge.engine.sessions.owners import Owners, Shard, shards_of
 from bridge.engine.sessions.placement import Bridges
 from bridge.engine.sessions.receiver import SessionReceiver
@@ -44,6 +44,9 @@ from bridge.wire.mapping.inward import KEY_CHARACTERS_MAX
 from bridge.wire.reply import Done, encode_done
 from bridge.wire.sessions import Key
 
+SESSIONS = "session-"
+"""The beginning of the names of questions between bridges about sessions."""
+
 STATE_BYTES_MAX = 256 << 10
 """The largest state of a session in Service Bus's Standard tier."""
 
@@ -66,14 +69,19 @@ class Accepting:
         on_undeliverable: called with the lock token of a message that no client can have.
         definition: returns the definition of an entity; raises when it cannot be received from.
         capabilities: returns RabbitMQ's capabilities; called from the first accept on.
-        consumes_once: returns whether no channel may consume twice (`Windows`).
+        consumes_once: returns whether no channel may consume twice (`ShardChannels`).
+        peers: asks other bridges, and hands over what they ask.
         bridges: returns the names of all running bridges.
         deferred: the locks of deferred messages, which end with their session's.
+
+    Attributes:
+        owners: the owners of shards, here and elsewhere.
     """
 
     def __init__(
         self,
         services: Services,
+        peers: Peers,
         *,
         on_undeliverable: Undelivered,
         definition: Callable[[EntityPath], model.ReceiveEntity],
@@ -92,9 +100,11 @@ class Accepting:
         self._receivers: dict[int, SessionReceiver] = {}
         self._numbers = itertools.count(1)
         self._pinging: asyncio.Task[None] | None = None
-        self._remote = RemoteReceivers()
-        self._owners = self._remote.owners = Owners(
+        self._peers = peers
+        self._remote = RemoteReceivers(peers)
+        self.owners = self._remote.owners = Owners(
             services,
+            peers,
             capabilities=capabilities,
             consumes_once=consumes_once,
             bridges=bridges,
@@ -102,20 +112,16 @@ class Accepting:
             on_ready=self._on_ready,
             on_gone=self._on_gone,
         )
+        peers.answer(SESSIONS, self._carry_out)
 
     def __repr__(self) -> str:
-        return f"Accepting({len(self._receivers)} receivers, {self._owners})"
-
-    def introduce(self, peers: Peers) -> None:
-        """Set the connection to other bridges; called before the first accept."""
-        self._remote.peers = self._peers = peers
-        self._owners.introduce(peers)
+        return f"Accepting({len(self._receivers)} receivers, {self.owners})"
 
     @property
     def natives(self) -> list[str]:
         """A sentence for each owned entity whose queues native consumers consume, too."""
         natives: dict[str, int] = {}
-        for each in self._owners.all:
+        for each in self.owners.all:
             if each.is_ready and each.natives:
                 path = str(each.messages.path)
                 natives[path] = natives.get(path, 0) + each.natives
@@ -128,7 +134,7 @@ class Accepting:
 
     def held(self, path: str) -> int:
         """Return how many messages of an entity this process holds."""
-        return self._owners.held(path.lower())
+        return self.owners.held(path.lower())
 
     async def accept(
         self,
@@ -140,7 +146,7 @@ class Accepting:
         on_lost: Callable[[ServiceBusError], None],
         timeout_s: float,
     ) -> SessionReceiver:
-        """Lock a session and return its receiver; see `api.Namespace.accept_session`."""
+        """Lock a session and return its receiver; see `api.NamespaceVerbs.accept_session`."""
         if session_id is not None and len(session_id) > KEY_CHARACTERS_MAX:
             raise ArgumentOutOfRange(
                 f"The session id has {len(session_id)} characters; Service Bus takes "
@@ -256,17 +262,17 @@ class Accepting:
         self, queue: model.ReceiveEntity, shard: int, fields: Table
     ) -> list[str]:
         try:
-            done = await (await self._owners.find(queue, shard)).ask(wire.LIST, fields)
+            done = await (await self.owners.find(queue, shard)).ask(wire.LIST, fields)
         except (Unroutable, ServerBusy):  # the shard's owner has changed
-            self._owners.ask_again((queue.path.lower(), shard))
-            done = await (await self._owners.find(queue, shard)).ask(wire.LIST, fields)
+            self.owners.ask_again((queue.path.lower(), shard))
+            done = await (await self.owners.find(queue, shard)).ask(wire.LIST, fields)
         return [str(each) for each in json.loads(done.content)]
 
     async def _ask(
         self, what: str, queue: model.ReceiveEntity, session_id: str, fields: Table | None = None
     ) -> Done:
         """Ask the owner of a session's shard (`answers`)."""
-        at = await self._owners.find(queue, shard_of(queue, session_id))
+        at = await self.owners.find(queue, shard_of(queue, session_id))
         try:
             return await at.ask(what, {"session": text(session_id), **(fields or {})})
         except Unroutable as error:
@@ -274,7 +280,7 @@ class Accepting:
 
     def follow(self, changes: Changes) -> None:
         """Take over changed definitions; receivers of entities that are no more lose sessions."""
-        for path in self._owners.follow(changes):
+        for path in self.owners.follow(changes):
             self._lose(partial(_is_of, path))
         for path in changes.gone:
             for shard in (-1, *shards_of(changes, path)):
@@ -287,22 +293,22 @@ class Accepting:
         gives = [receiver.close() for receiver in list(self._receivers.values())]
         await asyncio.gather(*gives, return_exceptions=True)
         self._remote.close()
-        await self._owners.end()
+        await self.owners.end()
 
     # Calls of an acceptance.
 
     async def _find_for(self, candidate: SessionReceiver) -> Location:
-        at = await self._owners.find(self._definition(candidate.path), candidate.shard)
-        if isinstance(at, Remote):
+        at = await self.owners.find(self._definition(candidate.path), candidate.shard)
+        if isinstance(at, RemoteOwner):
             self._watch()
         return at
 
     def _owned(self, candidate: SessionReceiver) -> Local | None:
-        owner = self._owners.ready((candidate.path.key, candidate.shard))
+        owner = self.owners.ready((candidate.path.key, candidate.shard))
         return None if owner is None else Local(owner)
 
     def _moved(self, candidate: SessionReceiver) -> None:
-        self._owners.ask_again((candidate.path.key, candidate.shard))
+        self.owners.ask_again((candidate.path.key, candidate.shard))
 
     # Events of an owner.
 
@@ -317,12 +323,9 @@ class Accepting:
 
     # Requests and events of another bridge.
 
-    async def carry_out(self, what: str, question: Table) -> bytes:
-        """Carry out another bridge's request or event; return the reply.
-
-        Raises:
-            ServiceBusError: the answer is this error.
-        """
+    async def _carry_out(self, asked: Question) -> bytes:
+        """Carry out another bridge's request or event; return the reply."""
+        what, question = asked.what, asked.table
         if what == wire.EVENT:
             number, event = decode_event(question)
             receiver = self._receivers.get(number)
@@ -333,7 +336,7 @@ class Accepting:
             return encode_done(())
         if what == wire.STAND_BY:
             queue = self._definition(parse_path(wire.string(question, "path")))
-            await self._owners.stand_by(queue, wire.shard_in(question))
+            await self.owners.stand_by(queue, wire.shard_in(question))
             return encode_done(())
         return await self._remote.carry_out(what, question)
 
@@ -358,21 +361,21 @@ class Accepting:
 
     def _asked_bridges(self) -> set[bytes]:
         asked = (receiver.at for receiver in self._receivers.values())
-        return {at.bridge for at in asked if isinstance(at, Remote)}
+        return {at.bridge for at in asked if isinstance(at, RemoteOwner)}
 
     def _on_ready(self, shard: Shard) -> None:
         """End receivers at a shard's earlier owner: this process owns the shard now."""
         self._lose(
-            lambda each: isinstance(each.at, Remote) and (each.path.key, each.shard) == shard
+            lambda each: isinstance(each.at, RemoteOwner) and (each.path.key, each.shard) == shard
         )
 
     def _on_gone(self, bridge: bytes) -> None:
-        self._owners.forget(bridge)
-        self._lose(lambda each: isinstance(each.at, Remote) and each.at.bridge == bridge)
+        self.owners.forget(bridge)
+        self._lose(lambda each: isinstance(each.at, RemoteOwner) and each.at.bridge == bridge)
 
     def _lose(self, is_lost: Callable[[SessionReceiver], bool]) -> None:
         for receiver in [each for each in self._receivers.values() if is_lost(each)]:
-            receiver.on_event(Lost(has_moved=True))
+            receiver.on_event(SessionLost(has_moved=True))
 
     def _receiver(self, queue: model.ReceiveEntity, session_id: str) -> SessionReceiver | None:
         """Return the receiver of this process that has a session, or `None`."""
@@ -389,7 +392,7 @@ class Accepting:
 
 
 def _is_deaf(name: bytes, receiver: SessionReceiver) -> bool:
-    return isinstance(receiver.at, Remote) and receiver.key[0] != name
+    return isinstance(receiver.at, RemoteOwner) and receiver.key[0] != name
 
 
 def _is_of(key: str, receiver: SessionReceiver) -> bool:

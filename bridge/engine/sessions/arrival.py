@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.engine.settlement.held_message import HeldMessage
-from bridge.machine.sessions.place import Place
+from bridge.machine.sessions.entry import SessionEntry
 from bridge.wire.basic import Table
 from bridge.wire.sessions import session_id_in
 
@@ -18,12 +18,12 @@ NO_SESSION_DESCRIPTION = (
 _NO_HEADERS: Table = {}
 
 
-def place_of(holding: HeldMessage) -> Place[HeldMessage] | None:
+def place_of(holding: HeldMessage) -> SessionEntry[HeldMessage] | None:
     """Return a message's place in its session, or `None` when it has no session id."""
     session_id = session_id_in(holding.record.properties.headers or _NO_HEADERS)
     if session_id is None:
         return None
-    return Place(
+    return SessionEntry(
         holding.number,
         holding.identity,
         holding.generation,

@@ -38,7 +38,7 @@ class DeferredLocks:
         self._tokens.setdefault(receiver, {}).update(dict.fromkeys(tokens))
 
     async def renew(self, receiver: SessionReceiver) -> None:
-        """Renew the deferred messages' locks with their session's; forget those that are lost."""
+        """Renew the deferred messages' locks with their session's; forget lost locks."""
         for token in list(self._tokens.get(receiver, ())):
             try:
                 await self._renew(receiver.path, [token])

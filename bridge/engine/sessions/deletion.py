@@ -7,7 +7,7 @@ import asyncio
 from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError
 from bridge.engine.sessions.messages import SessionMessages
-from bridge.machine.deduplicator import Left
+from bridge.machine.queue.second_copies import Left
 
 DELETES_S = 10.0
 """The time after which a batch delete answers with its count so far."""

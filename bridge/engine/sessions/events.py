@@ -13,7 +13,7 @@ from bridge.wire.sessions import content, integer, string
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SessionGiven:
     """The receiver holds a session from now on."""
 
     session_id: str
@@ -21,12 +21,12 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class SessionRefused:
     """The receiver gets no session: another one holds the session that it asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class SessionLost:
     """The receiver's lock or wait has ended.
 
     Attributes:
@@ -38,7 +38,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SessionMessage:
     """A message is delivered to the receiver.
 
     Attributes:
@@ -50,24 +50,24 @@ class Message:
     number: int = 0
 
 
-Event = Given | Refused | Lost | Message
+Event = SessionGiven | SessionRefused | SessionLost | SessionMessage
 
 
 def encode_event(receiver: int, event: Event) -> Table:
     """Return an event as a question for another bridge."""
     table: Table = {"do": text(wire.EVENT), "receiver": long(receiver)}
     match event:
-        case Given(session_id, until_ms):
+        case SessionGiven(session_id, until_ms):
             table |= {
                 "kind": text(wire.GIVEN),
                 "session": text(session_id),
                 "until": long(until_ms),
             }
-        case Refused():
+        case SessionRefused():
             table["kind"] = text(wire.REFUSED)
-        case Lost(has_moved):
+        case SessionLost(has_moved):
             table |= {"kind": text(wire.LOST), "moved": long(int(has_moved))}
-        case Message(received, number):
+        case SessionMessage(received, number):
             table |= {"kind": text(wire.MESSAGE), "content": ("x", show(received))}
             if received.lock_token is not None and received.locked_until_ms is not None:
                 table["token"] = ("x", received.lock_token.bytes)
@@ -86,12 +86,12 @@ def decode_event(table: Table) -> tuple[int, Event]:
     receiver = integer(table, "receiver")
     kind = string(table, "kind")
     if kind == wire.GIVEN:
-        return receiver, Given(string(table, "session"), integer(table, "until"))
+        return receiver, SessionGiven(string(table, "session"), integer(table, "until"))
     if kind == wire.REFUSED:
-        return receiver, Refused()
+        return receiver, SessionRefused()
     if kind == wire.LOST:
-        return receiver, Lost(has_moved=bool(integer(table, "moved")))
+        return receiver, SessionLost(has_moved=bool(integer(table, "moved")))
     token = UUID(bytes=content(table, "token")) if "token" in table else None
     until_ms = integer(table, "until") if token is not None else None
     shown = read_shown(content(table, "content"), token, until_ms, is_deferred=False)
-    return receiver, Message(shown, integer(table, "number") if "number" in table else 0)
+    return receiver, SessionMessage(shown, integer(table, "number") if "number" in table else 0)

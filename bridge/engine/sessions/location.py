@@ -98,7 +98,7 @@ class Local:
         return await answer(self._owner, what, fields)
 
 
-class Remote:
+class RemoteOwner:
     """An owner in another bridge.
 
     Args:
@@ -123,7 +123,7 @@ class Remote:
         self._on_gone = on_gone
 
     def __repr__(self) -> str:
-        return f"Remote({self.bridge.hex()})"
+        return f"RemoteOwner({self.bridge.hex()})"
 
     def accept(self, key: Key, session_id: str | None, *, deletes: bool) -> None:
         """Ask for a session."""

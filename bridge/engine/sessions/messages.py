@@ -15,26 +15,26 @@ from uuid import UUID
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.failpoint import reach
 from bridge.engine import texts
-from bridge.engine.alarm import Alarm
-from bridge.engine.clock import now_ms
-from bridge.engine.ownership.services import Services
+from bridge.engine.clock import later, now_ms
+from bridge.engine.services import Services
 from bridge.engine.sessions import events
 from bridge.engine.sessions.arrival import (
     NO_SESSION_DESCRIPTION,
     NO_SESSION_REASON,
     place_of,
 )
+from bridge.engine.sessions.shard_channels import ShardChannels
 from bridge.engine.sessions.untaken import Untaken
-from bridge.engine.sessions.windows import Windows
 from bridge.engine.settlement.held_message import HeldMessage, read, unreadable
-from bridge.machine.arrival import MALFORMED_MESSAGE
-from bridge.machine.deduplicator import Left
-from bridge.machine.memory_budget import MemoryBudget
+from bridge.machine.inbox.arrival import MALFORMED_MESSAGE
+from bridge.machine.queue.memory_budget import MemoryBudget
+from bridge.machine.queue.second_copies import Left
+from bridge.machine.queue.settled import SettledNumbers
 from bridge.machine.sessions import effects as fx
-from bridge.machine.sessions.place import OUT, Place
+from bridge.machine.sessions.entry import OUT, SessionEntry
 from bridge.machine.sessions.sessions import Sessions
-from bridge.machine.settled import SettledNumbers
-from bridge.message.fate import rules_of
+from bridge.message.alarm import Alarm
+from bridge.message.end_rules import rules_of
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.model.errors import SessionLockLost
@@ -79,7 +79,7 @@ class SessionMessages:
         self.path = EntityPath(queue.path)
         self.resource = names.active_queue(queue.path, shard)
         self.arrivals = 0
-        self.windows: Windows | None = None
+        self.windows: ShardChannels | None = None
         self.machine: Sessions[HeldMessage] = Sessions(
             budget,
             settled,
@@ -87,6 +87,7 @@ class SessionMessages:
             rules=rules_of(queue),
         )
         self._departure = services.departure
+        self._poison = services.poison
         self._locks = services.locks
         self._counters = services.counters
         self._record = services.settlements.of(names.active_queue(queue.path)).left_active
@@ -98,7 +99,9 @@ class SessionMessages:
         self._due: deque[fx.Effect] = deque()
         self._is_acting = False
         self._loop = asyncio.get_running_loop()
-        self._alarm = Alarm(lambda: self._do(self.machine.tick(now_ms())))
+        self._alarm = Alarm(
+            lambda: self._do(self.machine.tick(now_ms())), now_ms=now_ms, later=later
+        )
 
     def __repr__(self) -> str:
         return f"SessionMessages({self.path}, {self.machine!r})"
@@ -110,7 +113,7 @@ class SessionMessages:
         self.machine.rules = rules_of(queue)
 
     def lose(self) -> None:
-        """End all locks and give all messages back; each receiver is told `Lost`."""
+        """End all locks and give all messages back; each receiver is told `SessionLost`."""
         windows, self.windows = self.windows, None
         if windows is not None:
             windows.close()
@@ -120,8 +123,8 @@ class SessionMessages:
         self._untaken.clear()
         self._due.clear()
         for effect in self.machine.clear():
-            if isinstance(effect, fx.Lost):
-                self._tell(_key(effect.receiver), events.Lost(has_moved=True))
+            if isinstance(effect, fx.LockExpired):
+                self._tell(_key(effect.receiver), events.SessionLost(has_moved=True))
 
     def stop(self) -> None:
         """Stop the timer of locks."""
@@ -161,7 +164,7 @@ class SessionMessages:
         if holding is None or place is None or place.state != OUT or not self.holds(holding):
             return
         if error:
-            self._departure.poison.note("session", self.resource, error)
+            self._poison.note("session", self.resource, error)
             holding.record = Record(Properties(delivery_mode=2), holding.record.body)
             self.departing(holding)
             self._departure.refuse(self, holding, MALFORMED_MESSAGE, error)
@@ -221,7 +224,7 @@ class SessionMessages:
     def ack(self, holding: HeldMessage, point: str) -> None:
         """Ack a message; `point` is the failpoint behind the ack."""
         self.departing(holding)
-        holding.channel.consumers.ack(holding.tag)
+        holding.channel.ack(holding.tag)
         reach(point, holding.channel)
 
     def departing(self, holding: HeldMessage) -> None:
@@ -299,7 +302,7 @@ class SessionMessages:
 
     def refuse(self, delivery: Delivery, error: str) -> None:
         """Make a message that does not belong in its queue a dead letter, and log it as poison."""
-        self._departure.poison.note("session", self.resource, error)
+        self._poison.note("session", self.resource, error)
         self._departure.refuse(self, unreadable(delivery, 0), MALFORMED_MESSAGE, error)
 
     # Effects.
@@ -325,25 +328,25 @@ class SessionMessages:
             case fx.Deliver(receiver, place, until_ms):
                 self._deliver(_key(receiver), place, until_ms)
             case fx.Given(receiver, session_id, until_ms):
-                self._tell(_key(receiver), events.Given(session_id, until_ms))
-            case fx.Refused(receiver):
+                self._tell(_key(receiver), events.SessionGiven(session_id, until_ms))
+            case fx.RefuseSession(receiver):
                 self._forget(_key(receiver))
-                self._tell(_key(receiver), events.Refused())
-            case fx.Lost(receiver):
+                self._tell(_key(receiver), events.SessionRefused())
+            case fx.LockExpired(receiver):
                 self._forget(_key(receiver))
                 self._counters.locks_expired += 1
-                self._tell(_key(receiver), events.Lost(has_moved=False))
+                self._tell(_key(receiver), events.SessionLost(has_moved=False))
             case fx.Unlock(place):
                 self._end_lock(place.lock)
-            case fx.Count(place):
+            case fx.ReturnCounted(place):
                 self._end_lock(place.lock)
                 self._departure.expire_lock(self, _message(place))
             case fx.End(place, fate, failed):
                 self._end_lock(place.lock)
                 self._departure.finish(self, _message(place), fate, failed=failed)
-            case fx.Fetch(place):
+            case fx.FetchBody(place):
                 channel, tag = place.where
-                channel.consumers.nack(tag)
+                channel.nack(tag)
                 reach("engine.session.returned", channel)
             case fx.Refresh(place):
                 self._departure.refresh(self, _message(place))
@@ -351,12 +354,12 @@ class SessionMessages:
                 channel, tag = where
                 self._departure.note_second_copy()
                 if self.windows is not None and self.windows.holds(channel):
-                    channel.consumers.ack(tag)
+                    channel.ack(tag)
                     reach("engine.drop.acked", channel)
             case _:
                 assert_never(effect)
 
-    def _deliver(self, key: Key, place: Place[HeldMessage], session_until_ms: int) -> None:
+    def _deliver(self, key: Key, place: SessionEntry[HeldMessage], session_until_ms: int) -> None:
         holding = _message(place)
         mode = self._modes.get(key)
         if mode is None or place.state != OUT:
@@ -364,7 +367,7 @@ class SessionMessages:
         self._counters.delivered += 1
         if mode != wire.BY_TOKEN:
             number = self._untaken.add(key, holding)
-            self._tell(key, events.Message(holding.received(), number))
+            self._tell(key, events.SessionMessage(holding.received(), number))
             if mode == wire.WHEN_SENT:
                 self.taken(key, number)
             return
@@ -373,13 +376,13 @@ class SessionMessages:
         token, until_ms = self._locks.acquire(self, holding, duration_ms)
         place.lock = token
         received = holding.received(lock_token=token, locked_until_ms=until_ms)
-        self._tell(key, events.Message(received))
+        self._tell(key, events.SessionMessage(received))
 
     def _end_lock(self, token: UUID | None) -> None:
         if token is not None:
             self._locks.release(token)
 
-    def _place(self, holding: HeldMessage) -> Place[HeldMessage] | None:
+    def _place(self, holding: HeldMessage) -> SessionEntry[HeldMessage] | None:
         place = self.machine.find(holding.identity)
         if place is None or place.where != (holding.channel, holding.tag):
             return None
@@ -390,6 +393,6 @@ def _key(receiver: Any) -> Key:
     return receiver  # type: ignore[no-any-return]
 
 
-def _message(place: Place[HeldMessage]) -> HeldMessage:
+def _message(place: SessionEntry[HeldMessage]) -> HeldMessage:
     assert place.message is not None, "only what has its body leaves"
     return place.message

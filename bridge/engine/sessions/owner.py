@@ -22,11 +22,11 @@ from bridge.broker.errors import BrokerError, ConnectionLost, NotFound
 from bridge.broker.queue_on_use import is_in_use, make_on_use
 from bridge.engine import texts
 from bridge.engine.ownership.ownership import Ask, Ownership
-from bridge.engine.ownership.services import Services
+from bridge.engine.services import Services
 from bridge.engine.sessions.messages import SessionMessages
+from bridge.engine.sessions.shard_channels import ShardChannels
 from bridge.engine.sessions.stored_states import POINT, StoredStates
 from bridge.engine.sessions.takeover import take_over
-from bridge.engine.sessions.windows import Windows
 from bridge.topology import names
 from bridge.topology.resources import Queue
 from bridge.wire.basic import Table
@@ -57,7 +57,7 @@ class SessionOwner:
         states: the shard's queue `$sessions`; the first use makes it.
         compacts_logs: whether RabbitMQ compacts a queue's log; else old messages are published
             again.
-        consumes_once: see `Windows`.
+        consumes_once: see `ShardChannels`.
         on_ready: called whenever this process has become the owner and has all messages.
         first: called before this process stands by for the first time.
         elsewhere: makes the first bridge in the shard's order stand by; returns whether that is
@@ -188,7 +188,7 @@ class SessionOwner:
 
     async def _begin(self) -> None:
         resource = self.messages.resource
-        windows = Windows(
+        windows = ShardChannels(
             resource,
             self._services.connections.route(resource),
             consumes_once=self._consumes_once,
@@ -267,7 +267,7 @@ class SessionOwner:
         if isinstance(error, NotFound):
             self._services.on_missing(str(self.messages.path))
 
-    async def _look_after(self, windows: Windows) -> None:
+    async def _look_after(self, windows: ShardChannels) -> None:
         """Every `SWEEP_S`: end expired messages, refresh old ones, count native consumers.
 
         Gives the shard up when no receiver holds a session, and the bridge that is to own the shard

@@ -9,14 +9,14 @@ from functools import partial
 
 from bridge.background.tasks import Tasks
 from bridge.engine.ownership import asking
-from bridge.engine.ownership.services import Services
 from bridge.engine.peers import Peers
-from bridge.engine.sessions.location import Local, Location, Remote
+from bridge.engine.services import Services
+from bridge.engine.sessions.location import Local, Location, RemoteOwner
 from bridge.engine.sessions.messages import SessionMessages, Tell
 from bridge.engine.sessions.owner import SessionOwner
 from bridge.engine.sessions.placement import Bridges, Placement
-from bridge.machine.memory_budget import MemoryBudget
-from bridge.machine.settled import SettledMemory, SettledNumbers
+from bridge.machine.queue.memory_budget import MemoryBudget
+from bridge.machine.queue.settled import SettledMemory, SettledNumbers
 from bridge.model import entity as model
 from bridge.model.name import EntityPath
 from bridge.topology import names, parts
@@ -55,6 +55,7 @@ class Owners:
     def __init__(
         self,
         services: Services,
+        peers: Peers,
         *,
         capabilities: Callable[[], Capabilities],
         consumes_once: Callable[[], bool],
@@ -69,26 +70,29 @@ class Owners:
         self._tell = tell
         self._on_ready = on_ready
         self._on_gone = on_gone
-        self._placement = Placement(bridges, services.locks)
+        self._placement = Placement(peers, bridges, services.locks)
         self._settled_memory = SettledMemory()
         self._settled: dict[str, SettledNumbers] = {}
         self._here: dict[Shard, SessionOwner] = {}
         self._elsewhere: dict[Shard, bytes] = {}
         self._joining = Tasks()
+        self._is_leaving = False
         self.budget = MemoryBudget(BODIES_BYTES_MAX)
-        self._peers: Peers
+        self._peers = peers
 
     def __repr__(self) -> str:
         return f"Owners({list(self._here.values())})"
-
-    def introduce(self, peers: Peers) -> None:
-        """Set the connection to other bridges; called before any other method."""
-        self._peers = self._placement.peers = peers
 
     @property
     def all(self) -> list[SessionOwner]:
         """The shards that this process owns, or stands by for."""
         return list(self._here.values())
+
+    def leave(self) -> None:
+        """Deliver no more messages, and give no session: this process is to stop."""
+        self._is_leaving = True
+        for owner in self._here.values():
+            owner.messages.machine.is_leaving = True
 
     def ready(self, shard: Shard) -> SessionOwner | None:
         """Return a shard's owner in this process, or `None` when it is not the ready owner."""
@@ -122,7 +126,7 @@ class Owners:
         if self._services.locks.is_named(bridge):
             return Local(owner)
         self._elsewhere[key] = bridge
-        return Remote(bridge, EntityPath(queue.path), shard, self._peers, self._on_gone)
+        return RemoteOwner(bridge, EntityPath(queue.path), shard, self._peers, self._on_gone)
 
     def _join(self, queue: model.ReceiveEntity) -> None:
         """Stand by at all shards of an entity when this process first uses one of them.
@@ -204,6 +208,7 @@ class Owners:
                 services=self._services,
                 tell=self._tell,
             )
+            messages.machine.is_leaving = self._is_leaving
             owner = self._here[key] = SessionOwner(
                 messages,
                 parts.sessions_queue(queue.path, shard),

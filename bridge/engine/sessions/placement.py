@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from bridge.broker.errors import BrokerError
 from bridge.engine.peers import Peers
-from bridge.engine.settlement.locktable import LockTable
+from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names
@@ -37,18 +37,15 @@ class Placement:
 
     Args:
         bridges: returns the names of all running bridges.
-
-    Attributes:
-        peers: the connection to other bridges.
     """
 
-    def __init__(self, bridges: Bridges, locks: LockTable) -> None:
+    def __init__(self, peers: Peers, bridges: Bridges, locks: ProcessLocks) -> None:
+        self._peers = peers
         self._bridges = bridges
         self._locks = locks
         self._known: list[bytes] = []
         self._known_s = float("-inf")
         self._looking = asyncio.Lock()
-        self.peers: Peers
 
     def __repr__(self) -> str:
         return f"Placement({len(self._known)} bridges)"
@@ -94,6 +91,6 @@ class Placement:
         question = wire.question(wire.STAND_BY, queue.path, shard, {})
         with contextlib.suppress(BrokerError, ServiceBusError, TimeoutError):
             async with asyncio.timeout(STAND_BY_S):
-                await self.peers.ask(bridge, question)
+                await self._peers.ask(bridge, question)
                 return True
         return False

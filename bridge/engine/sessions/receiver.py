@@ -11,7 +11,7 @@ from uuid import UUID
 from bridge.engine import texts
 from bridge.engine.api import Deliver, ReceiveMode, Undeliverable
 from bridge.engine.receiving.receiver import note_failed
-from bridge.engine.sessions.events import Event, Given, Lost, Message
+from bridge.engine.sessions.events import Event, SessionGiven, SessionLost, SessionMessage
 from bridge.engine.sessions.location import Location, done
 from bridge.model.errors import ServerBusy, ServiceBusError, SessionLockLost
 from bridge.model.name import EntityPath
@@ -117,17 +117,17 @@ class SessionReceiver:
         """Handle an event from the owner."""
         if self._is_over:
             return
-        if isinstance(event, Message):
+        if isinstance(event, SessionMessage):
             self._on_message(event)
             return
-        if isinstance(event, Given):
+        if isinstance(event, SessionGiven):
             self.session_id, self.locked_until_ms = event.session_id, event.until_ms
             self._is_given = True
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(event)
-        elif isinstance(event, Lost) and not self.is_accepted:
+        elif isinstance(event, SessionLost) and not self.is_accepted:
             self._is_given = False
-        elif isinstance(event, Lost):
+        elif isinstance(event, SessionLost):
             self.lock_has_expired = not event.has_moved
             self._end()
             self._tell_lost()
@@ -182,7 +182,7 @@ class SessionReceiver:
                 self._answer.exception()
             self._on_closed(self)
 
-    def _on_message(self, event: Message) -> None:
+    def _on_message(self, event: SessionMessage) -> None:
         """Give the client a message; a receiver that fails ends, and the message goes back."""
         received = event.received
         self._told += 1

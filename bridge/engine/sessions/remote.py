@@ -12,9 +12,9 @@ from bridge.engine.peers import Peers
 from bridge.engine.sessions.answers import answer
 from bridge.engine.sessions.events import (
     Event,
-    Given,
-    Lost,
-    Message,
+    SessionGiven,
+    SessionLost,
+    SessionMessage,
     encode_event,
 )
 from bridge.engine.sessions.messages import SessionMessages
@@ -39,32 +39,31 @@ class RemoteReceivers:
 
     Attributes:
         owners: the owners of this process.
-        peers: the connection to other bridges.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
         self._told: dict[Key, int] = {}
         self._asking: Key | None = None
         self._checks = Tasks()
         self._is_closed = False
         self.owners: Owners
-        self.peers: Peers
 
     def __repr__(self) -> str:
         return f"RemoteReceivers({len(self._told)} told)"
 
     def tell(self, key: Key, event: Event) -> None:
         """Send an event to a receiver's bridge; if that fails, close all receivers there."""
-        if isinstance(event, Message):
+        if isinstance(event, SessionMessage):
             self._told[key] = self._told.get(key, 0) + 1
-        elif not isinstance(event, Given):
+        elif not isinstance(event, SessionGiven):
             self._told.pop(key, None)
         told = partial(self._on_told, key, event)
         try:
-            self.peers.post(key[0], encode_event(key[1], event), told)
+            self._peers.post(key[0], encode_event(key[1], event), told)
         except (BrokerError, ServiceBusError) as error:
             told(BrokerError(text=str(error)))
-        if isinstance(event, Given) and key != self._asking:
+        if isinstance(event, SessionGiven) and key != self._asking:
             self._checks.start(self._see_heard(key))
 
     async def carry_out(self, what: str, question: Table) -> bytes:
@@ -89,7 +88,7 @@ class RemoteReceivers:
         self, what: str, owner: SessionOwner | None, key: Key, question: Table
     ) -> bytes:
         if owner is None:
-            self.tell(key, Lost(has_moved=True))
+            self.tell(key, SessionLost(has_moved=True))
             return encode_done((0,))
         if what == wire.ACCEPT:
             session_id = string(question, "session") if "session" in question else None
@@ -120,11 +119,11 @@ class RemoteReceivers:
         """Give a session to the next receiver when its bridge does not answer in `HEARD_S`."""
         try:
             async with asyncio.timeout(HEARD_S):
-                await self.peers.ask(key[0], {"do": text(wire.PING)})
+                await self._peers.ask(key[0], {"do": text(wire.PING)})
         except TimeoutError:
             for owner in self.owners.all:
                 for each in _pass_over(owner.messages, key):
-                    self.tell(each, Lost(has_moved=True))
+                    self.tell(each, SessionLost(has_moved=True))
         except (BrokerError, ServiceBusError):
             return  # `_on_told` handles the same error
 
@@ -141,8 +140,8 @@ class RemoteReceivers:
             gone = [key for key in owner.messages.receivers if key[0] == bridge]
             _close(owner.messages, gone, unused=False)
             ended += gone
-        ends: dict[Key, Event] = dict.fromkeys(ended, Lost(has_moved=True))
-        ends[unheard] = event if isinstance(event, Lost) else Lost(has_moved=True)
+        ends: dict[Key, Event] = dict.fromkeys(ended, SessionLost(has_moved=True))
+        ends[unheard] = event if isinstance(event, SessionLost) else SessionLost(has_moved=True)
         for key in ends:
             self._told.pop(key, None)
         if not is_gone:  # an alarm, or a lost connection: the bridge runs, and is to be told

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.declarations import QueueState
 from bridge.engine.receiving.connections import ConsumerConnections
-from bridge.engine.sessions.windows import Windows
+from bridge.engine.sessions.shard_channels import ShardChannels
 
 LOOK_S = 0.05
 
@@ -21,7 +21,7 @@ SETTLE_S = 3.0
 
 async def take_over(
     resource: str,
-    windows: Windows,
+    windows: ShardChannels,
     *,
     connections: ConsumerConnections,
     has_been_lost: bool,
@@ -67,7 +67,7 @@ class _Look:
     (docs/rabbitmq-faults.md: empty-when-dead).
     """
 
-    def __init__(self, channel: Channel, resource: str, windows: Windows) -> None:
+    def __init__(self, channel: Channel, resource: str, windows: ShardChannels) -> None:
         self.channel = channel
         self.state = QueueState(name=resource, messages=0, consumers=0)
         self.others = 0

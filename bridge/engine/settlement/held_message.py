@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from bridge.broker.connection.channel import Channel
+from typing import Any
+
 from bridge.broker.connection.delivery import Delivery
 from bridge.message import message
 from bridge.message.held import Held, HeldCopy
 from bridge.wire.copies import Reader
 
-HeldMessage = Held[Channel]
-Copy = HeldCopy[Channel]
+HeldMessage = Held[Any]
+Copy = HeldCopy[Any]
+"""Held on a channel of `broker`, or on a `ReceivingChannel`."""
 
 
 def read(

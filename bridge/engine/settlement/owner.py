@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from bridge.engine.settlement.departure import Source
 from bridge.engine.settlement.held_message import HeldMessage
+from bridge.message.departure import MoveSource
 from bridge.model.name import EntityPath
 
 
-class Owner(Source, Protocol):
+class Owner(MoveSource, Protocol):
     """The active messages, the dead letters, or the deferred messages of one entity.
 
     Attributes:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar, assert_never
+from typing import TypeVar, assert_never
 from uuid import UUID
 
-from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.api import (
@@ -21,12 +20,13 @@ from bridge.engine.api import (
     OnSettled,
     Release,
 )
-from bridge.engine.ownership.services import Services
+from bridge.engine.services import Services
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked
 from bridge.engine.settlement.owner import Owner
-from bridge.machine.deduplicator import Left
-from bridge.machine.locks import Lock
+from bridge.machine.queue.locks import Lock
+from bridge.machine.queue.second_copies import Left
+from bridge.message.departure import Told
 from bridge.model.errors import (
     InternalError,
     MessageLockLost,
@@ -40,7 +40,7 @@ from bridge.wire.basic import Table
 Answer = TypeVar("Answer")
 
 
-Defers = Callable[[Owner, HeldMessage, Table], Coroutine[Any, Any, None]]
+Defers = Callable[[Owner, HeldMessage, Table, Told], None]
 
 log = logging.getLogger(__name__)
 
@@ -54,13 +54,12 @@ class Settling:
 
     def __init__(self, services: Services, defer: Defers) -> None:
         self._defer = defer
-        self._moving = Tasks()
         self._departure = services.departure
         self._counters = services.counters
         self._locks = services.locks
 
     async def settle(self, path: EntityPath, token: UUID, disposition: Disposition) -> None:
-        """End a lock; see `api.Namespace.settle`."""
+        """End a lock; see `api.NamespaceVerbs.settle`."""
         answer: asyncio.Future[ServiceBusError | None] = asyncio.get_running_loop().create_future()
         self.begin(path, token, disposition, partial(_answer, answer))
         error = await answer
@@ -70,7 +69,7 @@ class Settling:
     def begin(
         self, path: EntityPath, token: UUID, disposition: Disposition, done: OnSettled
     ) -> None:
-        """End a lock, in the order of the calls; see `api.Namespace.begin_settling`."""
+        """End a lock, in the order of the calls; see `api.NamespaceVerbs.begin_settling`."""
         try:
             if isinstance(disposition, DeadLetter):
                 _check(path)
@@ -81,16 +80,15 @@ class Settling:
         if isinstance(disposition, Complete):
             self._complete(*lock.held, done)
             return
+        told = partial(self._moved, token, lock, disposition, done)
         try:
-            moving = self._carry_out(*lock.held, disposition)
+            is_moving = self._carry_out(*lock.held, disposition, told)
         except Exception as error:
             done(self._stayed(token, lock, error))
             return
-        if moving is None:
+        if not is_moving:
             self._count(disposition)
             done(None)
-        else:
-            self._moving.start(self._moved(token, lock, moving, disposition, done))
 
     def _complete(self, owner: Owner, holding: HeldMessage, done: OnSettled) -> None:
         """Ack a message; it is settled when the kernel has the ack."""
@@ -110,52 +108,56 @@ class Settling:
             done(MessageLockLost(texts.LOCK_LOST))
 
     def _carry_out(
-        self, source: Owner, holding: HeldMessage, disposition: Disposition
-    ) -> Coroutine[Any, Any, None] | None:
-        """Do what needs no publish, or begin the hand-over; return what is to be awaited of it."""
+        self, source: Owner, holding: HeldMessage, disposition: Disposition, told: Told
+    ) -> bool:
+        """Do what needs no publish; else begin the hand-over, and return `True`."""
         departure = self._departure
         match disposition:
             case Complete():
                 raise AssertionError("`_complete` does that")
             case Abandon(properties=properties) if not properties and not source.is_deferred:
                 source.give_back(holding, "engine.abandon.rejected")
+                return False
             case Release():
                 source.release(holding)
+                return False
             case Abandon(properties=properties):
                 source.departing(holding)
-                return departure.again(source, holding, properties)
+                departure.again(source, holding, properties, told)
             case DeadLetter(reason=reason, description=description, properties=properties):
                 source.departing(holding)
-                return departure.dead_letter(source, holding, reason, description, properties)
+                departure.dead_letter(source, holding, reason, description, properties, told)
             case Defer(properties=properties):
                 source.departing(holding)
-                return self._defer(source, holding, properties)
+                self._defer(source, holding, properties, told)
             case _:
                 assert_never(disposition)
-        return None
+        return True
 
-    async def _moved(
+    def _moved(
         self,
         token: UUID,
         lock: Lock[Locked],
-        moving: Coroutine[Any, Any, None],
         disposition: Disposition,
         done: OnSettled,
+        error: Exception | None,
     ) -> None:
-        """Await a message's hand-over, and then the writing of its ack."""
-        channel = lock.held[1].channel
-        try:
-            await moving
-            written: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-            channel.when_written(partial(_answer, written))
-            error = await written
-            if error is not None:
-                raise error.again()
-        except Exception as error:
-            done(self._stayed(token, lock, error))
-        else:
+        """Take the end of a message's hand-over; its ack is still to be written."""
+
+        def on_written(lost: BrokerError | None) -> None:
+            if lost is not None:
+                done(self._stayed(token, lock, lost))
+                return
             self._count(disposition)
             done(None)
+
+        if error is None:
+            try:
+                lock.held[1].channel.when_written(on_written)
+                return
+            except BrokerError as lost:
+                error = lost
+        done(self._stayed(token, lock, error))
 
     def _stayed(self, token: UUID, lock: Lock[Locked], error: Exception) -> ServiceBusError:
         """Put a lock back whose settlement has failed; return the settlement's answer."""

@@ -1,4 +1,4 @@
-"""The server's end of one AMQP 1.0 connection, without I/O.
+"""The server's end of one AMQP 1.0 connection, without I/O; `client` has the client's end.
 
     for event in endpoint.receive(data, now_ms):
         ...                                  # accept links, settle, send: before the next event
@@ -31,7 +31,7 @@ from bridge.machine.amqp10.faults import (
 from bridge.machine.amqp10.framing import FrameReader
 from bridge.machine.amqp10.limits import Limits
 from bridge.machine.amqp10.link import IncomingLink
-from bridge.machine.amqp10.session import Session
+from bridge.machine.amqp10.session import AmqpSession
 from bridge.wire.amqp10.composite import decode_composite
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.frame import (
@@ -58,11 +58,13 @@ from bridge.wire.native_refusal import answer as answer_native
 _HEARTBEAT_MS_MIN = 500
 
 
-class State(Enum):
+class ConnectionState(Enum):
     """The progress of a connection."""
 
     EXPECT_HEADER = "expects a protocol header"
     EXPECT_SASL_INIT = "expects a mechanism"
+    EXPECT_MECHANISMS = "expects the server's mechanisms"
+    EXPECT_OUTCOME = "expects the server's verdict"
     SASL_ASKED = "waits for the verdict on a mechanism"
     EXPECT_AMQP_HEADER = "expects the AMQP header"
     EXPECT_OPEN = "expects open"
@@ -71,10 +73,16 @@ class State(Enum):
     FINISHED = "over"
 
 
-_TAKING_FRAMES = (State.OPEN, State.EXPECT_OPEN, State.CLOSING)
+_EXPECTING_HEADER = (ConnectionState.EXPECT_HEADER, ConnectionState.EXPECT_AMQP_HEADER)
+_EXPECTING_SASL = (
+    ConnectionState.EXPECT_SASL_INIT,
+    ConnectionState.EXPECT_MECHANISMS,
+    ConnectionState.EXPECT_OUTCOME,
+)
+_TAKING_FRAMES = (ConnectionState.OPEN, ConnectionState.EXPECT_OPEN, ConnectionState.CLOSING)
 
 
-class Endpoint:
+class AmqpEndpoint:
     """One connection.
 
     Args:
@@ -102,10 +110,10 @@ class Endpoint:
     ) -> None:
         self.container_id = container_id
         self.limits = limits
-        self.state = State.EXPECT_HEADER
+        self.state = ConnectionState.EXPECT_HEADER
         self.peer: Open | None = None
-        self.sessions: dict[int, Session] = {}
-        self.sessions_to_flush: dict[Session, None] = {}
+        self.sessions: dict[int, AmqpSession] = {}
+        self.sessions_to_flush: dict[AmqpSession, None] = {}
         self.frame_out_bytes = FRAME_SIZE_MIN_MAX
         self.output_bytes = 0
         self.held_bytes = 0
@@ -127,7 +135,7 @@ class Endpoint:
 
     def __repr__(self) -> str:
         return (
-            f"<Endpoint {self.state.value}; sessions={len(self.sessions)} "
+            f"<AmqpEndpoint {self.state.value}; sessions={len(self.sessions)} "
             f"output={self.output_bytes}>"
         )
 
@@ -136,7 +144,7 @@ class Endpoint:
     def receive(self, data: bytes, now_ms: int) -> Iterator[Event]:
         """Take bytes and yield their events; act on each event before asking for the next."""
         self.now_ms = self._heard_ms = now_ms
-        if self.state is State.FINISHED:
+        if self.state is ConnectionState.FINISHED:
             return
         self._reader.feed(data)
         events = self.events
@@ -199,36 +207,40 @@ class Endpoint:
 
     def _step(self) -> bool:
         """Process one protocol header or SASL frame; return whether there may be another."""
-        if self.state in (State.EXPECT_HEADER, State.EXPECT_AMQP_HEADER):
+        if self.state in _TAKING_FRAMES:
+            return False
+        if self.state in _EXPECTING_HEADER:
             header = self._reader.header()
             if header is None:
                 return False
             self._on_header(header)
             return True
-        if self.state is State.EXPECT_SASL_INIT:
+        if self.state in _EXPECTING_SASL:
             for frame_type, _, data, at, end in self._reader.frames():
                 self._on_sasl_frame(frame_type, data, at, end)
                 return True
         return False
 
     def _on_header(self, header: bytes) -> None:
-        if header == ProtocolHeader.SASL.value and self.state is State.EXPECT_HEADER:
+        if header == ProtocolHeader.SASL.value and self.state is ConnectionState.EXPECT_HEADER:
             self.write(
                 header,
                 encode_frame(0, SaslMechanisms(self._mechanisms), frame_type=SASL_FRAME),
             )
-            self.state = State.EXPECT_SASL_INIT
+            self.state = ConnectionState.EXPECT_SASL_INIT
         elif header == ProtocolHeader.AMQP.value:
             self.write(header)
             self._reader.frame_bytes_max = self._frame_bytes_max
-            self.state = State.EXPECT_OPEN
+            self.state = ConnectionState.EXPECT_OPEN
         elif header in NATIVE_HEADERS and self._native_text:
             self.write(answer_native(self._native_text))
             self._finish(make_error(FRAMING_ERROR, self._native_text), is_fault=True)
         else:
             # part 2, 2.2: answer with a header that would have been understood, and close
             expected = (
-                ProtocolHeader.SASL if self.state is State.EXPECT_HEADER else ProtocolHeader.AMQP
+                ProtocolHeader.SASL
+                if self.state is ConnectionState.EXPECT_HEADER
+                else ProtocolHeader.AMQP
             )
             self.write(expected.value)
             error = make_error(FRAMING_ERROR, f"{header!r} is no protocol header.")
@@ -244,15 +256,15 @@ class Endpoint:
             error = make_error(FRAMING_ERROR, "A SASL mechanism was expected.")
             self._finish(error, is_fault=True)
             return
-        self.state = State.SASL_ASKED
+        self.state = ConnectionState.SASL_ASKED
         self.events.append(SaslChosen(init.mechanism, init.initial_response or b""))
 
     def sasl_outcome(self, *, is_ok: bool) -> None:
         """Answer `SaslChosen`."""
-        assert self.state is State.SASL_ASKED, self
+        assert self.state is ConnectionState.SASL_ASKED, self
         self.write(encode_frame(0, SaslOutcome(0 if is_ok else 1), frame_type=SASL_FRAME))
         if is_ok:
-            self.state = State.EXPECT_AMQP_HEADER
+            self.state = ConnectionState.EXPECT_AMQP_HEADER
         else:
             self._finish(None)
 
@@ -293,13 +305,13 @@ class Endpoint:
             raise ConnectionFault(DECODE_ERROR, str(error)) from None
         if at > end:
             raise ConnectionFault(DECODE_ERROR, "A performative is longer than its frame.")
-        if self.state is State.CLOSING and not isinstance(performative, Close):
+        if self.state is ConnectionState.CLOSING and not isinstance(performative, Close):
             return
         if isinstance(performative, Open):
             self._on_open(performative)
         elif isinstance(performative, Close):
             self._on_close(performative)
-        elif self.state is not State.OPEN:
+        elif self.state is not ConnectionState.OPEN:
             raise ConnectionFault(ILLEGAL_STATE, "The connection is not open.")
         elif isinstance(performative, Begin):
             self._on_begin(channel, performative)
@@ -307,7 +319,7 @@ class Endpoint:
             self._on_session_frame(channel, performative, data[at:end])
 
     def _on_open(self, performative: Open) -> None:
-        if self.state is not State.EXPECT_OPEN:
+        if self.state is not ConnectionState.EXPECT_OPEN:
             raise ConnectionFault(ILLEGAL_STATE, "The connection is open already.")
         self._write_open()
         if performative.max_frame_size < FRAME_SIZE_MIN_MAX:
@@ -321,24 +333,22 @@ class Endpoint:
                 min(performative.idle_time_out // 2, self.limits.heartbeat_ms_max),
                 _HEARTBEAT_MS_MIN,
             )
-        self.state = State.OPEN
+        self.state = ConnectionState.OPEN
         self.events.append(Opened(performative))
 
     def _write_open(self) -> None:
         if self._is_open_sent:
             return
         self._is_open_sent = True
+        self.write(encode_frame(0, self._our_open()))
+
+    def _our_open(self) -> Open:
         limits = self.limits
-        self.write(
-            encode_frame(
-                0,
-                Open(
-                    container_id=self.container_id,
-                    max_frame_size=limits.frame_bytes_max,
-                    channel_max=limits.channel_max,
-                    idle_time_out=limits.idle_time_out_ms,
-                ),
-            )
+        return Open(
+            container_id=self.container_id,
+            max_frame_size=limits.frame_bytes_max,
+            channel_max=limits.channel_max,
+            idle_time_out=limits.idle_time_out_ms,
         )
 
     def _on_begin(self, channel: int, begin: Begin) -> None:
@@ -359,7 +369,9 @@ class Endpoint:
         if begin.remote_channel is not None:
             raise ConnectionFault(INVALID_FIELD, "No session was offered to be answered.")
         self._ended_channels.discard(channel)
-        self.sessions[channel] = Session(self, channel, begin)
+        session = self.sessions[channel] = AmqpSession(self, channel)
+        session.take_begin(begin)
+        session.write_begin(channel)
 
     def _on_session_frame(self, channel: int, performative: Any, payload: bytes) -> None:
         session = self.sessions.get(channel)
@@ -383,7 +395,7 @@ class Endpoint:
 
     def _on_close(self, close: Close) -> None:
         error = close.error if isinstance(close.error, Error) else None
-        was_closing = self.state is State.CLOSING
+        was_closing = self.state is ConnectionState.CLOSING
         if not was_closing:
             self._write_open()
             self._write_close(None)
@@ -391,14 +403,14 @@ class Endpoint:
 
     def close(self, condition: str | None = None, description: str = "") -> None:
         """Close the connection, then wait for the peer's close (or for the transport's end)."""
-        if self.state in (State.CLOSING, State.FINISHED):
+        if self.state in (ConnectionState.CLOSING, ConnectionState.FINISHED):
             return
         if self.state in _TAKING_FRAMES:
             self._write_open()
             self._write_close(make_error(condition, description) if condition else None)
             self._end_sessions()
             self.events.clear()
-            self.state = State.CLOSING
+            self.state = ConnectionState.CLOSING
         else:
             self._finish(None, tell=False)
 
@@ -408,7 +420,7 @@ class Endpoint:
 
     def _fail(self, error: Error) -> None:
         """End the connection for a fault of the peer; no more input is read."""
-        if self.state is State.CLOSING:
+        if self.state is ConnectionState.CLOSING:
             self._finish(error, tell=False)
             return
         if self.state in _TAKING_FRAMES:
@@ -417,10 +429,10 @@ class Endpoint:
         self._finish(error, is_fault=True)
 
     def _finish(self, error: Error | None, *, is_fault: bool = False, tell: bool = True) -> None:
-        if self.state is State.FINISHED:
+        if self.state is ConnectionState.FINISHED:
             return
         self._end_sessions()
-        self.state = State.FINISHED
+        self.state = ConnectionState.FINISHED
         if tell:
             self.events.append(Closed(error, is_fault))
 
@@ -450,7 +462,7 @@ class Endpoint:
     def tick(self, now_ms: int) -> list[Event]:
         """Let time pass: write heartbeats, and close when the peer is silent."""
         self.now_ms = now_ms
-        if self.state is State.FINISHED:
+        if self.state is ConnectionState.FINISHED:
             return []
         if now_ms - self._heard_ms >= 2 * self.limits.idle_time_out_ms:
             self._fail(

@@ -34,6 +34,13 @@ class LinkAttached:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkOpened:
+    """The peer has accepted a link that we asked for."""
+
+    link: IncomingLink | OutgoingLink
+
+
+@dataclass(frozen=True, slots=True)
 class LinkDetached:
     """A link has ended: by the peer's wish or fault, or with the session."""
 
@@ -95,6 +102,26 @@ class OutcomeArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveriesSettled:
+    """The peer has settled deliveries that it sent us, after we told it their outcome.
+
+    Attributes:
+        outcome: what has become of them: the same, or a rejection with an error.
+    """
+
+    link: IncomingLink
+    delivery_ids: list[int]
+    outcome: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """The peer has given back the credit that it could not use."""
+
+    link: IncomingLink
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """The connection has ended: by its peer, or (`is_fault`) for a fault of its peer."""
 
@@ -114,3 +141,7 @@ Event = (
     | OutcomeArrived
     | Closed
 )
+"""Events of a server's end."""
+
+ClientEvent = Event | LinkOpened | DeliveriesSettled | Drained
+"""Events of a client's end; `LinkAttached` and `SaslChosen` are none of them."""

@@ -20,12 +20,13 @@ HANDLE_IN_USE = "amqp:session:handle-in-use"
 UNATTACHED_HANDLE = "amqp:session:unattached-handle"
 INTERNAL_ERROR = "amqp:internal-error"
 RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
+UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
 DETACH_FORCED = "amqp:link:detach-forced"
 TRANSFER_LIMIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
 MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 
 
-class Fault(Exception):
+class AmqpFault(Exception):
     """A broken rule; `error` is the answer to the peer."""
 
     def __init__(self, condition: str, description: str) -> None:
@@ -33,15 +34,15 @@ class Fault(Exception):
         self.error = make_error(condition, description)
 
 
-class ConnectionFault(Fault):
+class ConnectionFault(AmqpFault):
     """Ends the connection."""
 
 
-class SessionFault(Fault):
+class SessionFault(AmqpFault):
     """Ends the session."""
 
 
-class LinkFault(Fault):
+class LinkFault(AmqpFault):
     """Ends the link."""
 
 

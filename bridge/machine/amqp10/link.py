@@ -25,7 +25,9 @@ from bridge.machine.amqp10.faults import (
 from bridge.wire.amqp10.performatives import Attach, Flow, Rejected, Transfer
 
 if TYPE_CHECKING:
-    from bridge.machine.amqp10.session import Session
+    from bridge.machine.amqp10.session import AmqpSession
+
+_Said = Mapping[Any, Any] | None
 
 
 class Link:
@@ -35,16 +37,18 @@ class Link:
         peer: the attach that the peer sent.
         is_answered: the link was accepted or refused.
         is_open: accepted, and detached by neither side.
+        unwritten: the part of the delivery count that the peer has not: it waits for its window.
         owner: whatever the owner of the endpoint keeps with the link.
     """
 
-    def __init__(self, session: Session, peer: Attach) -> None:
+    def __init__(self, session: AmqpSession, peer: Attach) -> None:
         self.session = session
         self.peer = peer
         self.name = peer.name
         self.handle = peer.handle
         self.delivery_count = 0
         self.credit = 0
+        self.unwritten = 0
         self.is_answered = False
         self.is_open = False
         self.owner: Any = None
@@ -66,7 +70,7 @@ class Link:
         source: Any = None,
         target: Any = None,
         max_message_size: int = 0,
-        properties: Mapping[Any, Any] | None = None,
+        properties: _Said = None,
     ) -> None:
         """Write our attach. It says what is in force, whatever the peer has asked for."""
         self.is_answered = True
@@ -117,12 +121,17 @@ class Link:
         """Drop the content of a link that has ended."""
         self.is_open = False
 
+    def on_flow(self, flow: Flow) -> None:
+        """Take a flow of the peer; only a flow with `echo` needs an answer."""
+        if flow.echo and self.is_open:
+            self.session.write_flow(self)
+
     def flow_fields(self) -> dict[str, Any]:
         """Return the link's part of a flow."""
         return {
             "handle": self.handle,
-            "delivery_count": self.delivery_count,
-            "link_credit": self.credit,
+            "delivery_count": serial.add(self.delivery_count, -self.unwritten),
+            "link_credit": self.credit + self.unwritten,
         }
 
 
@@ -134,7 +143,7 @@ class IncomingLink(Link):
         message_bytes_max: a larger message is skipped and rejected.
     """
 
-    def __init__(self, session: Session, peer: Attach) -> None:
+    def __init__(self, session: AmqpSession, peer: Attach) -> None:
         super().__init__(session, peer)
         self.message_bytes_max = 0
         self._credit_max = 0
@@ -148,8 +157,8 @@ class IncomingLink(Link):
         """Bytes kept of a message that has not come whole."""
         return len(self._parts)
 
-    def accept(self, *, credit: int, message_bytes_max: int) -> None:
-        """Accept the link, with a credit of `credit` messages."""
+    def accept(self, *, credit: int, message_bytes_max: int, properties: _Said = None) -> None:
+        """Accept the link, with a credit of `credit` messages, and properties of our attach."""
         if self.session.is_ended or self.is_answered:
             return
         self.is_open = True
@@ -162,6 +171,7 @@ class IncomingLink(Link):
             source=termini.their_source(self.peer.source),
             target=termini.target(self.peer.target),
             max_message_size=message_bytes_max,
+            properties=properties,
         )
         self.grant(credit)
 
@@ -173,18 +183,13 @@ class IncomingLink(Link):
 
     def renew(self, under_way: int) -> None:
         """Grant credit again when much of it is used; messages under way count as used."""
-        free = self._credit_max - under_way
-        if self.credit <= self._credit_max // 2 and self.credit + self._credit_max // 4 <= free:
+        free, most = self._credit_max - under_way, self._credit_max
+        if self.credit <= most // 2 and self.credit + most // 4 <= free:
             self.grant(free)
 
     def settle(self, delivery_id: int, outcome: Any) -> None:
         """Write the outcome of a message that came."""
         self.session.settle_incoming(delivery_id, outcome)
-
-    def on_flow(self, flow: Flow) -> None:
-        """Take a flow of the peer; only a flow with `echo` needs an answer."""
-        if flow.echo and self.is_open:
-            self.session.write_flow(self)
 
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         """Take a message, or a part of one.
@@ -247,10 +252,8 @@ class IncomingLink(Link):
 
     def _bytes_max(self) -> int:
         """Return the size limit of a message that begins now; 0: any size."""
-        of_link, of_connection = self.message_bytes_max, self.session.endpoint.message_bytes_max
-        if not of_link or not of_connection:
-            return of_link or of_connection
-        return min(of_link, of_connection)
+        of_link, general = self.message_bytes_max, self.session.endpoint.message_bytes_max
+        return min(of_link, general) if of_link and general else of_link or general
 
     def _hold(self, payload: bytes) -> None:
         endpoint = self.session.endpoint
@@ -312,7 +315,7 @@ class OutgoingLink(Link):
         is_draining: the peer wants unused credit back.
     """
 
-    def __init__(self, session: Session, peer: Attach) -> None:
+    def __init__(self, session: AmqpSession, peer: Attach) -> None:
         super().__init__(session, peer)
         self.is_draining = False
         self.unsettled: dict[int, OutgoingDelivery] = {}
@@ -327,7 +330,7 @@ class OutgoingLink(Link):
         *,
         is_settled: bool | None = None,
         filters: Mapping[Any, Any] | None = None,
-        properties: Mapping[Any, Any] | None = None,
+        properties: _Said = None,
     ) -> None:
         """Accept the link.
 
@@ -349,15 +352,16 @@ class OutgoingLink(Link):
             properties=properties,
         )
 
-    def send(self, tag: bytes, payload: bytes, *, is_settled: bool) -> OutgoingDelivery | None:
-        """Send a message; return the delivery if the peer is to settle it.
+    def send(
+        self, tag: bytes, payload: bytes, message_format: int = 0, *, is_settled: bool
+    ) -> OutgoingDelivery | None:
+        """Send a message; return the delivery if the peer is to settle it. See `AmqpSession.send`.
 
         A message that was on its way when the peer took its credit back may be sent all the same.
-        Raises LinkFault; see `Session.send`.
         """
         if not self.is_open:
             return None
-        delivery = self.session.send(self, tag, payload, is_settled)
+        delivery = self.session.send(self, tag, payload, is_settled, message_format)
         self.credit = max(self.credit - 1, 0)
         self.delivery_count = serial.add(self.delivery_count, 1)
         return delivery
@@ -378,9 +382,7 @@ class OutgoingLink(Link):
         """
         if self.is_draining and self.is_open:
             self.is_draining = False
-            self.delivery_count = serial.add(self.delivery_count, self.credit)
-            self.credit = 0
-            self.session.write_flow(self, drain=True)
+            self.session.give_back(self)
 
     def on_flow(self, flow: Flow) -> None:
         """Take a flow of the peer, which grants or takes back credit."""
@@ -390,8 +392,7 @@ class OutgoingLink(Link):
             self.is_draining = flow.drain
             if self.is_open:
                 self.session.events.append(CreditChanged(self, self.credit, flow.drain))
-        if flow.echo and self.is_open:
-            self.session.write_flow(self)
+        super().on_flow(flow)
 
     def forget(self) -> None:
         """Drop the content of the link."""

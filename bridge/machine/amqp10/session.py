@@ -1,6 +1,7 @@
 """Sessions: numbered transfers under two windows, and the links among them (part 2, section 2.5).
 
-A session is begun by the peer. Its channel number and handles are the peer's in both directions.
+A session is begun by the peer. Its channel number and handles are the peer's in both directions;
+`client_session` has those that we begin.
 """
 
 from __future__ import annotations
@@ -48,11 +49,8 @@ from bridge.wire.amqp10.performatives import (
 )
 
 if TYPE_CHECKING:
-    from bridge.machine.amqp10.endpoint import Endpoint
+    from bridge.machine.amqp10.endpoint import AmqpEndpoint
 
-
-MESSAGE_FORMAT = 0
-"""Format of all messages that we send: AMQP's own."""
 
 _SENT_SPARE = 1_024
 """Ids of settled deliveries that are kept before they are removed."""
@@ -61,7 +59,16 @@ _SENT_SPARE = 1_024
 class _Blocked:
     """A delivery of which some bytes wait for the peer's window."""
 
-    __slots__ = ("at", "delivery_id", "is_late", "is_settled", "link", "payload", "tag")
+    __slots__ = (
+        "at",
+        "delivery_id",
+        "is_late",
+        "is_settled",
+        "link",
+        "message_format",
+        "payload",
+        "tag",
+    )
 
     def __init__(
         self,
@@ -70,47 +77,77 @@ class _Blocked:
         tag: bytes,
         payload: bytes,
         is_settled: bool,
+        message_format: int,
     ) -> None:
         self.link = link
         self.delivery_id = delivery_id
         self.tag = tag
         self.payload = payload
         self.is_settled = is_settled
+        self.message_format = message_format
         self.is_late = False
         self.at = 0
 
 
-class Session:
+class _GivenBack:
+    """Credit that is given back behind a link's messages that wait for the peer's window."""
+
+    __slots__ = ("count", "fields", "link")
+
+    def __init__(self, link: OutgoingLink, count: int, fields: dict[str, Any]) -> None:
+        self.link = link
+        self.count = count
+        self.fields = fields
+
+
+class AmqpSession:
     """One session of a connection.
 
+    Args:
+        first_id: the id of our first transfer and delivery.
+
     Attributes:
+        channel: the channel on which we write.
         events: the endpoint's events.
         is_ended: we have written the end; further input is skipped.
         blocked_bytes: payload that waits for the peer's window.
     """
 
-    def __init__(self, endpoint: Endpoint, channel: int, begin: Begin) -> None:
-        limits = endpoint.limits
+    def __init__(
+        self, endpoint: AmqpEndpoint, channel: int, first_id: int = DELIVERY_ID_FIRST
+    ) -> None:
         self.endpoint = endpoint
         self.channel = channel
         self.events = endpoint.events
         self.links: dict[int, Link] = {}
         self.is_ended = False
         self.blocked_bytes = 0
-        self._next_incoming_id = begin.next_outgoing_id
-        self._incoming_window = limits.incoming_window
-        self._next_outgoing_id = DELIVERY_ID_FIRST
-        self._next_delivery_id = DELIVERY_ID_FIRST
-        self._remote_window = begin.incoming_window
-        self._remote_handle_max = begin.handle_max
+        self._next_incoming_id = 0
+        self._incoming_window = endpoint.limits.incoming_window
+        self._first_id = first_id
+        self._next_outgoing_id = first_id
+        self._next_delivery_id = first_id
+        self._remote_window = 0
+        self._remote_handle_max = 0
         self._unsettled: dict[int, OutgoingDelivery] = {}  # only deliveries without an outcome
         self._sent: list[int] = []  # ids in the order of sending: all of `_unsettled`, and others
-        self._blocked: deque[_Blocked] = deque()
+        self._blocked: deque[_Blocked | _GivenBack] = deque()
         self._pending: Disposition | None = None
+        self._handlers = _HANDLERS
+
+    def take_begin(self, begin: Begin) -> None:
+        """Take what the peer's begin says of its end."""
+        self._next_incoming_id = begin.next_outgoing_id
+        self._remote_window = begin.incoming_window
+        self._remote_handle_max = begin.handle_max
+
+    def write_begin(self, remote_channel: int | None) -> None:
+        """Write our begin; `remote_channel` is the channel of the begin that it answers."""
+        limits = self.endpoint.limits
         self.write(
             Begin(
-                remote_channel=channel,
-                next_outgoing_id=DELIVERY_ID_FIRST,
+                remote_channel=remote_channel,
+                next_outgoing_id=self._first_id,
                 incoming_window=limits.incoming_window,
                 outgoing_window=limits.outgoing_window,
                 handle_max=limits.handle_max,
@@ -119,7 +156,7 @@ class Session:
 
     def __repr__(self) -> str:
         return (
-            f"<Session {self.channel} links={len(self.links)} in={self._incoming_window} "
+            f"<AmqpSession {self.channel} links={len(self.links)} in={self._incoming_window} "
             f"out={self._remote_window} blocked={len(self._blocked)}>"
         )
 
@@ -131,7 +168,7 @@ class Session:
         Raises:
             SessionFault, ConnectionFault: see `faults`.
         """
-        handler = _HANDLERS.get(type(performative))
+        handler = self._handlers.get(type(performative))
         if handler is None:
             raise ConnectionFault(
                 FRAMING_ERROR, f"A {type(performative).__name__} cannot stand in a session."
@@ -160,15 +197,13 @@ class Session:
         return link
 
     def _on_flow(self, flow: Flow, payload: bytes) -> None:
-        base = DELIVERY_ID_FIRST if flow.next_incoming_id is None else flow.next_incoming_id
+        base = self._first_id if flow.next_incoming_id is None else flow.next_incoming_id
         unseen = serial.distance(base, self._next_outgoing_id)
         self._remote_window = max(flow.incoming_window - unseen, 0)
         if self._blocked:
             self._unblock()
         if flow.handle is not None:
-            link = self._link(flow.handle)
-            assert isinstance(link, IncomingLink | OutgoingLink)
-            link.on_flow(flow)
+            self._link(flow.handle).on_flow(flow)
         elif flow.echo:
             self.write_flow(None)
 
@@ -264,7 +299,7 @@ class Session:
         if delivery.link.is_open:
             self._dispose(False, delivery.id, outcome)
 
-    def _dispose(self, role: bool, delivery_id: int, outcome: Any) -> None:
+    def _dispose(self, role: bool, delivery_id: int, outcome: Any, is_settled: bool = True) -> None:
         """Write a disposition, or extend the last unwritten disposition by one delivery."""
         if self.is_ended:
             return
@@ -273,13 +308,14 @@ class Session:
             last = pending.first if pending.last is None else pending.last
             if (
                 pending.role is role
+                and pending.settled is is_settled
                 and delivery_id == serial.add(last, 1)
                 and pending.state == outcome
             ):
                 pending.last = delivery_id
                 return
             self.flush()
-        self._pending = Disposition(role, delivery_id, None, True, outcome)
+        self._pending = Disposition(role, delivery_id, None, is_settled, outcome)
         self.endpoint.sessions_to_flush[self] = None
 
     def flush(self) -> None:
@@ -295,9 +331,10 @@ class Session:
 
     def write_flow(self, link: Link | None, *, drain: bool = False) -> None:
         """Write the session's windows and, if given, the link's credit."""
-        if self.is_ended:
-            return
-        fields = link.flow_fields() if link is not None else {}
+        if not self.is_ended:
+            self._write_flow(link.flow_fields() if link is not None else {}, drain=drain)
+
+    def _write_flow(self, fields: dict[str, Any], *, drain: bool) -> None:
         self.write(
             Flow(
                 next_incoming_id=self._next_incoming_id,
@@ -309,14 +346,30 @@ class Session:
             )
         )
 
+    def give_back(self, link: OutgoingLink) -> None:
+        """Give a link's credit back, and tell the peer so behind the link's messages.
+
+        It gives up on those that have not come by then.
+        """
+        if self.is_ended:
+            return
+        count, link.credit = link.credit, 0
+        link.delivery_count = serial.add(link.delivery_count, count)
+        fields = {"handle": link.handle, "delivery_count": link.delivery_count, "link_credit": 0}
+        if any(item.link is link for item in self._blocked):
+            self._blocked.append(_GivenBack(link, count, fields))
+            link.unwritten += count
+        else:
+            self._write_flow(fields, drain=True)
+
     def detach(self, link: Link, error: Error | None) -> None:
         """Detach a link; its handle is free again when the peer has answered."""
         self.write(Detach(link.handle, True, error))
         link.is_answered = True
         link.forget()
 
-    def end(self, error: Error) -> None:
-        """End the session with an error."""
+    def end(self, error: Error | None) -> None:
+        """End the session, with an error or without."""
         if not self.is_ended:
             self.write(End(error))
             self.is_ended = True
@@ -332,16 +385,25 @@ class Session:
         self._sent.clear()
         self.blocked_bytes = 0
         for link in links:
-            was_alive = link.is_alive
-            link.is_answered = True
-            link.forget()
-            if was_alive:
-                self.events.append(LinkDetached(link))
+            self._close_link(link)
+
+    def _close_link(self, link: Link) -> None:
+        """Forget a link of a session that has ended."""
+        was_alive = link.is_alive
+        link.is_answered = True
+        link.forget()
+        if was_alive:
+            self.events.append(LinkDetached(link))
 
     # -- transfers out
 
     def send(
-        self, link: OutgoingLink, tag: bytes, payload: bytes, is_settled: bool
+        self,
+        link: OutgoingLink,
+        tag: bytes,
+        payload: bytes,
+        is_settled: bool,
+        message_format: int,
     ) -> OutgoingDelivery | None:
         """Write a message, as far as the peer's window allows; the rest follows by itself.
 
@@ -377,15 +439,16 @@ class Session:
                     link.handle,
                     delivery_id,
                     tag,
-                    MESSAGE_FORMAT,
+                    message_format,
                     is_settled=is_settled,
                     is_more=False,
                     payload=payload,
                 )
             )
             return delivery
-        blocked = _Blocked(link, delivery_id, tag, payload, is_settled)
+        blocked = _Blocked(link, delivery_id, tag, payload, is_settled, message_format)
         self._blocked.append(blocked)
+        link.unwritten += 1
         self.blocked_bytes += len(payload)
         self._unblock()
         blocked.is_late = True
@@ -398,8 +461,15 @@ class Session:
 
     def _unblock(self) -> None:
         self.flush()
-        while self._blocked and self._remote_window > 0:
+        while self._blocked:
             item = self._blocked[0]
+            if isinstance(item, _GivenBack):
+                self._blocked.popleft()
+                item.link.unwritten -= item.count
+                self._write_flow(item.fields, drain=True)
+                continue
+            if self._remote_window <= 0:
+                return
             is_first = item.at == 0
             tag = item.tag if is_first else None
             room = self.endpoint.frame_out_bytes - transfer_overhead(tag)
@@ -413,7 +483,7 @@ class Session:
                     item.link.handle,
                     item.delivery_id if is_first else None,
                     tag,
-                    MESSAGE_FORMAT if is_first else None,
+                    item.message_format if is_first else None,
                     is_settled=item.is_settled,
                     is_more=is_more,
                     payload=part,
@@ -421,6 +491,8 @@ class Session:
             )
             self._remote_window -= 1
             self._next_outgoing_id = serial.add(self._next_outgoing_id, 1)
+            if is_first:
+                item.link.unwritten -= 1
             if not is_more:
                 self._blocked.popleft()
                 if item.is_late and item.is_settled:
@@ -437,14 +509,16 @@ class Session:
         link.unsettled.clear()
         if any(item.link is link for item in self._blocked):
             self._blocked = deque(item for item in self._blocked if item.link is not link)
-            self.blocked_bytes = sum(len(item.payload) - item.at for item in self._blocked)
+            self.blocked_bytes = sum(
+                len(item.payload) - item.at for item in self._blocked if isinstance(item, _Blocked)
+            )
 
 
-_HANDLERS: Final[dict[type, Callable[[Session, Any, bytes], None]]] = {
-    Attach: Session._on_attach,
-    Flow: Session._on_flow,
-    Transfer: Session._on_transfer,
-    Disposition: Session._on_disposition,
-    Detach: Session._on_detach,
-    End: Session._on_end,
+_HANDLERS: Final[dict[type, Callable[[Any, Any, bytes], None]]] = {
+    Attach: AmqpSession._on_attach,
+    Flow: AmqpSession._on_flow,
+    Transfer: AmqpSession._on_transfer,
+    Disposition: AmqpSession._on_disposition,
+    Detach: AmqpSession._on_detach,
+    End: AmqpSession._on_end,
 }

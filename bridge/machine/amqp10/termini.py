@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bridge.wire.amqp10.performatives import Source, Target
+from bridge.wire.amqp10.performatives import Coordinator, Source, Target
 
 UNSETTLED: Final = 0
 SETTLED: Final = 1
 """snd-settle-mode (part 2, 2.8.2)."""
 
 FIRST: Final = 0
-"""rcv-settle-mode (part 2, 2.8.3): the receiver settles at once, and waits for no answer."""
+SECOND: Final = 1
+"""rcv-settle-mode (part 2, 2.8.3): the receiver settles at once, or when the sender has settled."""
 
 MOVE: Final = "move"
 """distribution-mode (part 3, 3.5.7): what one receiver has, no other gets."""
@@ -53,6 +54,8 @@ def their_source(given: Any) -> Source | None:
     return Source(given.address) if isinstance(given, Source) else None
 
 
-def target(given: Any) -> Target | None:
-    """Return a target for our answer, ours or the peer's."""
+def target(given: Any) -> Target | Coordinator | None:
+    """Return a target for our answer, ours or the peer's; a coordinator's has no capabilities."""
+    if isinstance(given, Coordinator):
+        return Coordinator()
     return Target(given.address) if isinstance(given, Target) else None

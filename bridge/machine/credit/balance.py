@@ -11,7 +11,7 @@ from bridge.machine.credit.effects import Close, Deliver, Effect
 from bridge.machine.credit.waiters import Waiters
 
 
-class State(Enum):
+class FetchState(Enum):
     """The state of a fetch."""
 
     GETTING = "getting"
@@ -31,7 +31,7 @@ class Fetch:
         is_behind: its messages stood in the queue behind a message that is returned.
     """
 
-    state: State
+    state: FetchState
     size: int
     room: int
     is_behind: bool = False
@@ -69,7 +69,7 @@ class Balance(Generic[Message]):
         """Messages under way or buffered beyond the demand; below 0 when fewer than the demand."""
         return self.under_way + self.buffer.count - self.waiters.asked
 
-    def begin(self, state: State, size: int) -> int:
+    def begin(self, state: FetchState, size: int) -> int:
         """Begin a fetch of `size` messages; return the fetch's number."""
         self._last_fetch += 1
         self.fetches[self._last_fetch] = Fetch(state, size, size)
@@ -82,13 +82,14 @@ class Balance(Generic[Message]):
         entry = self.fetches.get(fetch)
         if entry is not None and entry.room:
             self._shrink(entry)
-            if entry.state is State.GETTING:
+            if entry.state is FetchState.GETTING:
                 self.end(fetch)
 
     def take(self, message: Message, now_s: float) -> int | None:
         """Return the receiver of a message that came; `None`: the message is in the buffer now."""
-        if not self.buffer.count:
-            receiver = self.waiters.take(with_withdrawn=True)
+        waiters = self.waiters
+        if not self.buffer.count and (waiters.asked or waiters.has_withdrawals):
+            receiver = waiters.take(with_withdrawn=True)
             if receiver is not None:
                 return receiver
         self.buffer.push(message, now_s)
@@ -114,13 +115,13 @@ class Balance(Generic[Message]):
     def unfill(self, fetch: int) -> None:
         """Take back a `refill`: the message was not settled."""
         entry = self.fetches.get(fetch)
-        if entry is not None and entry.state is State.OPEN and entry.room:
+        if entry is not None and entry.state is FetchState.OPEN and entry.room:
             self._shrink(entry)
 
     def close(self, fetch: int) -> Close:
         """Return the effect that closes an open window; until `end` its room may be filled."""
         entry = self.fetches[fetch]
-        entry.state = State.CLOSING
+        entry.state = FetchState.CLOSING
         self.closing += entry.room
         if entry.room:
             self.is_stocked = False
@@ -131,7 +132,7 @@ class Balance(Generic[Message]):
         entry = self.fetches.pop(fetch, None)
         if entry is not None:
             self.under_way -= entry.room
-            if entry.state is State.CLOSING:
+            if entry.state is FetchState.CLOSING:
                 self.closing -= entry.room
 
     def lose(self) -> list[Message]:
@@ -143,5 +144,5 @@ class Balance(Generic[Message]):
     def _shrink(self, entry: Fetch) -> None:
         entry.room -= 1
         self.under_way -= 1
-        if entry.state is State.CLOSING:
+        if entry.state is FetchState.CLOSING:
             self.closing -= 1

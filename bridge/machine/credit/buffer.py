@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import heapq
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from bridge.machine.credit.fetched import Fetched
+
+class Fetched(Protocol):
+    """A message that RabbitMQ has handed to this process and that is not settled.
+
+    Attributes:
+        number: the message's sequence number.
+        fetch: the fetch that brought the message.
+    """
+
+    number: int
+    fetch: int
+
 
 Message = TypeVar("Message", bound=Fetched)
 

@@ -15,9 +15,9 @@ released, or came for no receiver, are kept.
 
 from __future__ import annotations
 
-from bridge.machine.credit.balance import State
+from bridge.machine.credit.balance import FetchState
 from bridge.machine.credit.buffer import Message
-from bridge.machine.credit.effects import Close, Effect, Get, Look, Open
+from bridge.machine.credit.effects import Close, Effect, Get, Open
 from bridge.machine.credit.gets import Gets
 
 CROWDED_S = 0.2
@@ -63,7 +63,8 @@ class ClusteredGets(Gets[Message]):
 
     def settling(self, fetch: int, now_s: float) -> Close | None:
         """Return the effect to carry out before a message of this fetch is settled, or `None`."""
-        self._crowded_until_s = min(self._crowded_until_s, now_s)
+        if self._crowded_until_s > now_s:
+            self._crowded_until_s = self.due_s = now_s
         held = self._held.pop(fetch, 0) - 1
         if held > 0:
             self._held[fetch] = held
@@ -80,9 +81,8 @@ class ClusteredGets(Gets[Message]):
         self._crowded_until_s = -1.0
         super().lost()
 
-    def due_s(self) -> float | None:
-        """Return when `plan` is due if no event comes before; `None` for never."""
-        due_s = super().due_s()
+    def _next_s(self) -> float | None:
+        due_s = super()._next_s()
         if self._crowded_until_s < 0 or not self.balance.waiters.asked:
             return due_s
         return self._crowded_until_s if due_s is None else min(due_s, self._crowded_until_s)
@@ -99,19 +99,19 @@ class ClusteredGets(Gets[Message]):
         """Look, then begin as many gets as consumers are allowed, or a window of one message."""
         balance = self.balance
         entries = balance.fetches.values()
-        if any(entry.room or entry.state is State.LOOKING for entry in entries):
+        if any(entry.room or entry.state is FetchState.LOOKING for entry in entries):
             return []
         if self._crowded_until_s >= 0:
             return []
         ready, self._ready = self._ready, None
         if ready is None:
-            return [Look(balance.begin(State.LOOKING, 0))]
+            return [self.look()]
         # Half of the free consumers: other bridges may look at the same time.
         may_get = max((CONSUMERS_MAX - self._consumers + 1) // 2, HELD_MIN - len(self._held))
         if may_get <= 0:
             self._crowded_until_s = now_s + CROWDED_S
             return []
         if not ready:
-            return [Open(balance.begin(State.OPEN, 1), 1)]
+            return [Open(balance.begin(FetchState.OPEN, 1), 1)]
         gets = min(wanted, ready, may_get)
-        return [Get(balance.begin(State.GETTING, 1)) for _ in range(gets)]
+        return [Get(balance.begin(FetchState.GETTING, 1)) for _ in range(gets)]

@@ -40,7 +40,11 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Ask RabbitMQ for the queue's counts of ready messages and of consumers; report `looked`."""
+    """Ask RabbitMQ for the queue's counts of ready messages and of consumers; report `looked`.
+
+    When no message is ready, report it once all messages that were on their way to windows have
+    come.
+    """
 
     fetch: int
 

@@ -17,7 +17,7 @@ where one return would dead-letter the message (`limit`).
 
 from __future__ import annotations
 
-from bridge.machine.credit.balance import Balance, State
+from bridge.machine.credit.balance import Balance, FetchState
 from bridge.machine.credit.buffer import Message
 from bridge.machine.credit.effects import Close, Effect, Get, Open, Return, Withdrawn
 from bridge.machine.credit.read_ahead import AHEAD_MAX, LINGER_S
@@ -44,6 +44,7 @@ class Gets(Strategy[Message]):
         self._may_read_ahead = False
         self._ready: int | None = None
         self._last_arrival_s = 0.0
+        self._surplus_since_s = -1.0
 
     @property
     def _is_ahead(self) -> bool:
@@ -84,7 +85,7 @@ class Gets(Strategy[Message]):
         self._read_ahead.settled(now_s, balance.waiters.asked)
         self._last_arrival_s = now_s  # a returned message may come to a window of ours at once
         entry = balance.fetches.get(fetch)
-        if entry is None or entry.state is not State.OPEN:
+        if entry is None or entry.state is not FetchState.OPEN:
             return None
         if not entry.room and balance.surplus >= (self._ahead_max if self._is_ahead else 0):
             return balance.close(fetch)
@@ -94,10 +95,10 @@ class Gets(Strategy[Message]):
     def lost(self) -> None:
         """Forget the channels and their messages; receivers still wait."""
         self._ready = None
+        self._surplus_since_s = -1.0
         super().lost()
 
-    def due_s(self) -> float | None:
-        """Return when `plan` is due if no event comes before; `None` for never."""
+    def _next_s(self) -> float | None:
         due_s = self.balance.buffer.oldest_s + KEEP_S if self.balance.buffer.count else None
         if self._surplus_since_s >= 0:
             surplus_s = self._surplus_ends_s()
@@ -116,6 +117,7 @@ class Gets(Strategy[Message]):
             effects += self._fetch(-balance.surplus, now_s)
         if balance.surplus >= 0:
             self._ready = None
+        self.due_s = self._next_s()
         return effects
 
     def _surplus_ends_s(self) -> float:
@@ -135,7 +137,7 @@ class Gets(Strategy[Message]):
         return [
             self.balance.close(fetch)
             for fetch, entry in self.balance.fetches.items()
-            if entry.state is State.OPEN and (is_over if entry.room else not self._keeps_full)
+            if entry.state is FetchState.OPEN and (is_over if entry.room else not self._keeps_full)
         ]
 
     def _note_surplus(self, now_s: float) -> None:
@@ -159,19 +161,21 @@ class Gets(Strategy[Message]):
         if self._is_ahead:
             size = max(min(wanted, WINDOW_SIZE_MAX), self._ahead_max)
         elif balance.is_stocked and ready is None:
-            return [Get(balance.begin(State.GETTING, 1))]
+            return [Get(balance.begin(FetchState.GETTING, 1))]
         else:
             size = min(wanted, max(ready or 0, 1), WINDOW_SIZE_MAX)
         # Messages of two channels come in no order: so no ack refills a window that stood.
-        stood = [fetch for fetch, entry in balance.fetches.items() if entry.state is State.OPEN]
+        stood = [
+            fetch for fetch, entry in balance.fetches.items() if entry.state is FetchState.OPEN
+        ]
         effects: list[Effect[Message]] = [balance.close(fetch) for fetch in stood]
-        effects.append(Open(balance.begin(State.OPEN, size), size))
+        effects.append(Open(balance.begin(FetchState.OPEN, size), size))
         return effects
 
 
 def _has_open_room(balance: Balance[Message]) -> bool:
     """Whether an open window has room."""
-    return any(entry.state is State.OPEN and entry.room for entry in balance.fetches.values())
+    return any(entry.state is FetchState.OPEN and entry.room for entry in balance.fetches.values())
 
 
 def _return_old(balance: Balance[Message], now_s: float) -> list[Effect[Message]]:

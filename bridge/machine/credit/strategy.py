@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Generic
 
-from bridge.machine.credit.balance import Balance, State
+from bridge.machine.credit.balance import Balance, FetchState
 from bridge.machine.credit.buffer import Message
-from bridge.machine.credit.effects import Close, Effect
+from bridge.machine.credit.effects import Close, Effect, Look
 from bridge.machine.credit.read_ahead import FAST_ROUNDS, ReadAhead
+
+
+def says_empty(ready: int, consumers: int) -> bool:
+    """Return whether a queue's counts say that no message is ready, at a client with a window.
+
+    Zeros are no answer (docs/rabbitmq-faults.md: empty-when-dead): a window is a consumer.
+    """
+    return not ready and consumers > 0
 
 
 class Strategy(Generic[Message]):
@@ -20,12 +28,15 @@ class Strategy(Generic[Message]):
 
     Attributes:
         balance: the demand, the fetches and the buffered messages.
+        due_s: the time when `plan` is due if no event comes before; `None` for never.
+        is_last: the queue is being closed: what is to be returned is returned at once.
     """
 
     def __init__(self, fast_rounds: int = FAST_ROUNDS) -> None:
         self.balance: Balance[Message] = Balance()
         self._read_ahead = ReadAhead(fast_rounds)
-        self._surplus_since_s = -1.0
+        self.due_s: float | None = None
+        self.is_last = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.balance!r}, {self._read_ahead!r})"
@@ -78,9 +89,18 @@ class Strategy(Generic[Message]):
         """Take the count of ready messages that RabbitMQ sent with a got message."""
         self.balance.is_stocked = ready > 0
 
+    def look(self) -> Look:
+        """Return the effect that asks RabbitMQ for the queue's counts, beside the fetches."""
+        return Look(self.balance.begin(FetchState.LOOKING, 0))
+
     def looked(self, fetch: int, ready: int, consumers: int) -> None:
         """Take RabbitMQ's counts of ready messages and of consumers."""
         raise NotImplementedError
+
+    def may_bring(self, fetch: int) -> bool:
+        """Whether more messages of a window may come, or could until it was closed."""
+        entry = self.balance.fetches.get(fetch)
+        return entry is not None and entry.room > 0
 
     def closed(self, fetch: int) -> None:
         """End a window that RabbitMQ has closed, whether told to or not."""
@@ -102,10 +122,15 @@ class Strategy(Generic[Message]):
         """
         return False
 
+    def is_open(self, fetch: int) -> bool:
+        """Whether a fetch is a window that was not told to close."""
+        entry = self.balance.fetches.get(fetch)
+        return entry is not None and entry.state is FetchState.OPEN
+
     def close(self, fetch: int) -> Close | None:
         """Return the effect that closes a window, if open; remaining demand is fetched anew."""
         entry = self.balance.fetches.get(fetch)
-        if entry is None or entry.state is not State.OPEN:
+        if entry is None or entry.state is not FetchState.OPEN:
             return None
         return self.balance.close(fetch)
 
@@ -115,12 +140,8 @@ class Strategy(Generic[Message]):
 
     def lost(self) -> None:
         """Forget the channels and their messages; receivers still wait."""
-        self._surplus_since_s = -1.0
+        self.due_s = None
         self.balance.lose()
-
-    def due_s(self) -> float | None:
-        """Return when `plan` is due if no event comes before; `None` for never."""
-        raise NotImplementedError
 
     def plan(self, now_s: float, *, can_fetch: bool = True) -> list[Effect[Message]]:
         """Return the effects that bring the fetches in line with the receivers' demand."""

@@ -16,23 +16,48 @@ Messages that a closing window may still bring count as fetched until RabbitMQ h
 window. When a message is returned, all messages on their way to windows stood behind it in the
 queue: they are returned too, and nothing is fetched before.
 
-**Apart** (4.3 clusters): each window has a channel of its own, on which nothing is consumed again,
-and nothing is got.
+**A window with room** is closed when RabbitMQ has said that nothing is on its way to it. A channel
+returns what comes for a cancelled consumer one by one, and keeps all but `PASSED_ON_MAX` of such
+commands back while the next consume goes ahead (docs/rabbitmq-faults.md: returns-late). RabbitMQ is
+asked where acks have made the room, or where more commands than that may be under way.
+
+**What RabbitMQ has returned itself.** Of a window that is closed with room, RabbitMQ returns what
+was on its way, at once (docs/rabbitmq-faults.md: cancel-order). Messages from here would stand
+behind it. So they go back only when no window can bring more, and when what RabbitMQ has returned
+has been got: then all go back by their numbers.
+
+**Apart** (4.3 clusters, and the library): each window has a channel of its own, on which nothing is
+consumed again, and nothing is got but what RabbitMQ has returned. Messages of one channel go back
+at a time.
 """
 
 from __future__ import annotations
 
-from bridge.machine.credit.balance import State
+from bridge.machine.credit.balance import FetchState
 from bridge.machine.credit.buffer import Message
 from bridge.machine.credit.effects import Close, Effect, Get, Open, Return, Withdrawn
 from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, LINGER_S
-from bridge.machine.credit.strategy import Strategy
+from bridge.machine.credit.strategy import Strategy, says_empty
 
 WINDOW_SIZE_MAX = 2_000
 """Messages of one window; the rest of a larger demand follows when the window is full."""
 
 WINDOWS_MAX = 8
 """Windows of one queue that may have room, be closing, or be full and wait for acks, at a time."""
+
+FILLS_S = 0.1
+"""How long room may stand while no receiver waits and messages still come, each within `LINGER_S`:
+what is on its way to a closed window has to be got again before anything goes back."""
+
+SILENT_S = 1.0
+"""How long RabbitMQ's answer to that is waited for."""
+
+PASSED_ON_MAX = 32
+"""So many settlements and returns a channel passes on to a queue that has not taken them yet."""
+
+LOOKS_MAX = 10
+"""So often RabbitMQ is asked, each `LINGER_S`, whether the queue is empty, before a window with
+room that acks have filled is closed all the same."""
 
 GETS_MAX = 2
 """Up to this many messages are got one by one, when the queue seems to have some.
@@ -47,14 +72,31 @@ class Windows(Strategy[Message]):
 
     Args:
         is_apart: each window has a channel of its own.
+        passed_on_max: the most commands that a channel passes on to a slow queue.
     """
 
-    def __init__(self, *, is_apart: bool = False, windows_max: int = WINDOWS_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        is_apart: bool = False,
+        windows_max: int = WINDOWS_MAX,
+        passed_on_max: int = PASSED_ON_MAX,
+    ) -> None:
         super().__init__()
+        self._passed_on_max = passed_on_max
+        self._commands_max = 0
         self._is_apart = is_apart
         self._windows_max = windows_max
         self._gets_max = 0 if is_apart else GETS_MAX
         self._returns: list[Message] = []
+        self._astray_max = 0
+        self._idle_s = 0.0
+        self._came_s = 0.0
+        self._look: int | None = None
+        self._looks = 0
+        self._looked_s = 0.0
+        self._is_awaited = False
+        self._is_seen = True
 
     @property
     def buffered(self) -> int:
@@ -65,7 +107,7 @@ class Windows(Strategy[Message]):
         """Ask for `count` more messages for a receiver."""
         waiters = self.balance.waiters
         self._read_ahead.asked(now_s, is_first=not waiters.asked)
-        self._surplus_since_s = -1.0
+        self.due_s = None
         waiters.add(receiver, count)
 
     def arrived(self, fetch: int, message: Message, now_s: float) -> int | None:
@@ -78,6 +120,7 @@ class Windows(Strategy[Message]):
             return None
         receiver = self.balance.take(message, now_s)
         if not self.balance.waiters.asked:
+            self._came_s = now_s
             self._note_surplus(now_s)
         return receiver
 
@@ -95,9 +138,10 @@ class Windows(Strategy[Message]):
     def settling(self, fetch: int, now_s: float) -> Close | None:
         """Return the effect to carry out before a message of this fetch is settled, or `None`."""
         balance = self.balance
+        self._commands_max += 1
         self._read_ahead.settled(now_s, balance.waiters.asked)
         entry = balance.fetches.get(fetch)
-        if entry is None or entry.state is not State.OPEN:
+        if entry is None or entry.state is not FetchState.OPEN:
             return None
         may_refill = balance.waiters.asked or self._read_ahead.is_on
         surplus_max = max(AHEAD_MAX, entry.size) if may_refill else 0
@@ -106,13 +150,44 @@ class Windows(Strategy[Message]):
         if entry.is_behind or is_small or is_second or balance.surplus >= surplus_max:
             return balance.close(fetch)
         balance.refill(entry)
+        self._is_seen = False
         self._note_surplus(now_s)
         return None
+
+    def empty(self, fetch: int) -> None:
+        """End a get that has found no message."""
+        self._astray_max = 0
+        super().empty(fetch)
+
+    def closed(self, fetch: int) -> None:
+        """End a window that RabbitMQ has closed, whether told to or not."""
+        entry = self.balance.fetches.get(fetch)
+        if entry is not None and entry.state is FetchState.CLOSING:
+            self._astray_max += entry.room
+        super().closed(fetch)
+        if fetch == self._look:  # RabbitMQ does not tell
+            self._look = None
+            self._see()
+
+    def looked(self, fetch: int, ready: int, consumers: int) -> None:
+        """Take RabbitMQ's counts of ready messages and of consumers."""
+        self.balance.end(fetch)
+        self._look = None
+        self._looks += 1
+        if says_empty(ready, consumers) or self._looks >= LOOKS_MAX:
+            self._see()
+        else:
+            self._is_seen = False
+
+    def _see(self) -> None:
+        """Note that windows may be closed now, with the room that they have."""
+        self._is_seen = True
+        self._commands_max = 0
 
     def _is_another_filling(self, fetch: int) -> bool:
         """Whether another window may bring messages."""
         return any(
-            entry.room and entry.state is not State.GETTING
+            entry.room and entry.state is not FetchState.GETTING
             for other, entry in self.balance.fetches.items()
             if other != fetch
         )
@@ -120,64 +195,103 @@ class Windows(Strategy[Message]):
     def is_filling(self, fetch: int) -> bool:
         """Whether an ack of this fetch's message would bring more than receivers ask for."""
         entry = self.balance.fetches.get(fetch)
-        is_open = entry is not None and entry.state is State.OPEN and entry.room > 0
+        is_open = entry is not None and entry.state is FetchState.OPEN and entry.room > 0
         return is_open and self.balance.surplus >= 0
 
     def lost(self) -> None:
         """Forget the channels and their messages; receivers still wait."""
         self._returns.clear()
+        self._astray_max = self._looks = 0
+        self._look = None
+        self._see()
         super().lost()
-
-    def due_s(self) -> float | None:
-        """Return when `plan` is due if no event comes before; `None` for never."""
-        return self._surplus_since_s + LINGER_S if self._surplus_since_s >= 0 else None
 
     def plan(self, now_s: float, *, can_fetch: bool = True) -> list[Effect[Message]]:
         """Return the effects that bring the fetches in line with the receivers' demand."""
         balance, waiters = self.balance, self.balance.waiters
+        self._is_awaited = False
         effects = balance.offer()
         self._note_surplus(now_s)
-        if self._surplus_since_s >= 0 and now_s >= self._surplus_since_s + LINGER_S:
-            self._read_ahead.end()
-            self._surplus_since_s = now_s
+        if self.due_s is not None and now_s >= self.due_s:
+            until_s = min(self._came_s + LINGER_S, self._idle_s + FILLS_S)
+            self.due_s = max(until_s, now_s + LINGER_S)
+            if now_s >= until_s:
+                self._read_ahead.end()
         if waiters.has_withdrawals or not (waiters.asked or self._read_ahead.is_on):
-            self._end_surplus(effects)
+            self._end_surplus(effects, now_s)
         if balance.fetches:
-            effects += self._close_full()
-        if self._returns:
-            effects += [Return(message) for message in sorted(self._returns, key=_number)]
-            self._returns.clear()
+            self._close_full(effects, now_s)
+        if self._returns and (can_fetch or self.is_last):
+            effects += self._give_back()
         if waiters.has_withdrawals:
             tickets = waiters.end_withdrawals(balance.under_way)
             effects += [Withdrawn(ticket) for ticket in tickets]
         wanted = (1 if self._read_ahead.is_fast else 0) - balance.surplus
-        if wanted > 0 and can_fetch:
+        if wanted > 0 and can_fetch and not self._returns:
             effects += self._fetch(wanted)
         if effects:
             self._note_surplus(now_s)
+            if self._returns and any(isinstance(each, Return) for each in effects):
+                self.due_s = now_s  # the next channel's
+        if self._is_awaited and self.due_s is None:
+            # A receiver waits, and perhaps nothing happens: what was ready went to others.
+            self.due_s = self._looked_s + (LINGER_S if self._look is None else SILENT_S)
         return effects
 
     def _note_surplus(self, now_s: float) -> None:
-        """Note since when room or messages stand that no receiver waits for."""
+        """Note until when room or messages may stand that no receiver waits for."""
         balance = self.balance
         # `balance.surplus`, where nobody asks: this runs several times a message.
         if balance.waiters.asked or balance.under_way + balance.buffer.count <= balance.closing:
-            self._surplus_since_s = -1.0
-        elif self._surplus_since_s < 0:
-            self._surplus_since_s = now_s
+            self.due_s = None
+        elif self.due_s is None:
+            self._idle_s = now_s
+            self.due_s = now_s + LINGER_S
 
-    def _end_surplus(self, effects: list[Effect[Message]]) -> None:
+    def _end_surplus(self, effects: list[Effect[Message]], now_s: float) -> None:
         """Close unwanted room, and return messages that came for no receiver."""
         balance = self.balance
-        if balance.surplus <= balance.closing:
+        if balance.surplus <= balance.closing or self._must_look(effects, now_s):
             return
+        self._looks = 0
         if balance.buffer.count:
             self._fall_behind()
         surplus = balance.surplus - balance.closing
         for fetch, entry in reversed(balance.fetches.items()):
-            if entry.state is State.OPEN and entry.room and (surplus > 0 or entry.is_behind):
+            if entry.state is FetchState.OPEN and entry.room and (surplus > 0 or entry.is_behind):
                 surplus -= entry.room
                 effects.append(balance.close(fetch))
+
+    @property
+    def _may_close(self) -> bool:
+        """Whether windows may be closed with room, as far as RabbitMQ's channels are concerned."""
+        may_close = self._is_seen and self._commands_max <= self._passed_on_max
+        return may_close or self.is_last
+
+    def _must_look(self, effects: list[Effect[Message]], now_s: float) -> bool:
+        """Whether to wait until RabbitMQ has said that no message can be on its way.
+
+        Only what comes to an empty queue is returned without overtaking anything.
+        """
+        if self._may_close:
+            return False
+        if self._look is not None:
+            self._is_awaited = now_s < self._looked_s + SILENT_S
+            return self._is_awaited
+        if self._looks and now_s < self._looked_s + LINGER_S:
+            self._is_awaited = True
+            return True
+        room = sum(
+            entry.room for entry in self.balance.fetches.values() if entry.state is FetchState.OPEN
+        )
+        if not room:
+            return False
+        self._looked_s = now_s
+        look = self.look()
+        self._look = look.fetch
+        effects.append(look)
+        self._is_awaited = True
+        return True
 
     def _fall_behind(self) -> None:
         """Return buffered and arriving messages: in the queue they stood behind a returned one."""
@@ -185,14 +299,43 @@ class Windows(Strategy[Message]):
             entry.is_behind = True
         self._returns += self.balance.buffer.pop_all()
 
-    def _close_full(self) -> list[Close]:
-        """Return the effects that close windows which an ack would refill in vain."""
+    def _give_back(self) -> list[Effect[Message]]:
+        """Return the effects that return messages, or get what must go back with them."""
+        count = len(self._returns)
+        self._returns.sort(key=_number)
+        if not self.is_last:
+            has_room = False
+            for entry in self.balance.fetches.values():
+                if entry.room and (entry.is_behind or entry.state is not FetchState.OPEN):
+                    return []
+                has_room = has_room or entry.room > 0
+            if self._astray_max and not has_room:
+                self._astray_max -= 1
+                fetch = self.balance.begin(FetchState.GETTING, 1)
+                self.balance.fetches[fetch].is_behind = True
+                return [Get(fetch)]
+            if self._is_apart:
+                fetch = self._returns[0].fetch
+                others = (at for at, each in enumerate(self._returns) if each.fetch != fetch)
+                count = next(others, count)
+        effects: list[Effect[Message]] = [Return(each) for each in self._returns[:count]]
+        del self._returns[:count]
+        return effects
+
+    def _close_full(self, effects: list[Effect[Message]], now_s: float) -> None:
+        """Close windows which an ack would refill in vain, and those whose messages go back."""
         is_on = self._read_ahead.is_on
-        closed: list[Close] = []
+        unseen: list[int] = []
         for fetch, entry in self.balance.fetches.items():
-            if entry.state is State.OPEN and (entry.is_behind or not (entry.room or is_on)):
-                closed.append(self.balance.close(fetch))
-        return closed
+            if entry.state is FetchState.OPEN and (entry.is_behind or not (entry.room or is_on)):
+                if entry.room and not self._may_close:
+                    unseen.append(fetch)
+                    continue
+                if entry.room:
+                    self._looks = 0
+                effects.append(self.balance.close(fetch))
+        if unseen and not self._must_look(effects, now_s):
+            effects += [self.balance.close(fetch) for fetch in unseen]
 
     def _fetch(self, wanted: int) -> list[Effect[Message]]:
         """Begin fetches.
@@ -204,18 +347,21 @@ class Windows(Strategy[Message]):
         busy = 0
         has_room = False
         for entry in balance.fetches.values():
-            if entry.is_behind or entry.state is State.GETTING:
+            if entry.is_behind or entry.state is FetchState.GETTING:
                 return []
             has_room = has_room or entry.room > 0
-            busy += entry.room > 0 or entry.state is not State.OPEN
+            busy += entry.room > 0 or entry.state is not FetchState.OPEN
         if busy >= self._windows_max or has_room:
             return []
         is_small = wanted <= self._gets_max and not read_ahead.is_on
         if is_small and balance.is_stocked:
-            return [Get(balance.begin(State.GETTING, 1)) for _ in range(wanted)]
+            self._astray_max = 0
+            return [Get(balance.begin(FetchState.GETTING, 1)) for _ in range(wanted)]
         size = min(max(wanted, AHEAD) if read_ahead.is_fast else wanted, WINDOW_SIZE_MAX)
+        self._astray_max = 0
+        self._commands_max += size
         effects: list[Effect[Message]] = list(self._close_oldest())
-        effects.append(Open(balance.begin(State.OPEN, size), size))
+        effects.append(Open(balance.begin(FetchState.OPEN, size), size))
         return effects
 
     def _close_oldest(self) -> list[Close]:
@@ -223,7 +369,7 @@ class Windows(Strategy[Message]):
         full = [
             fetch
             for fetch, entry in self.balance.fetches.items()
-            if entry.state is State.OPEN and not entry.room
+            if entry.state is FetchState.OPEN and not entry.room
         ]
         keep = 0 if self._is_apart else self._windows_max - 1
         return [self.balance.close(fetch) for fetch in full[: max(len(full) - keep, 0)]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from bridge.machine.credit.effects import Close, Deliver, Get, Look, Open, Withdrawn
-from bridge.machine.fate import Fate
+from bridge.machine.queue.fate import Fate
 
 Message = TypeVar("Message")
 

@@ -18,15 +18,15 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from bridge.machine.credit.effects import Deliver, Return
-from bridge.machine.credit.strategy import Strategy
-from bridge.machine.deduplicator import CopyStatus, Deduplicator, Identity, Left
-from bridge.machine.fate import Fate, Rules
+from bridge.machine.credit.strategy import Strategy, says_empty
 from bridge.machine.queue.effects import Ack, Effect, End, Requeue, SendBack
+from bridge.machine.queue.fate import Fate, Rules
 from bridge.machine.queue.late_acks import LateAcks
-from bridge.machine.settled import SettledNumbers
+from bridge.machine.queue.second_copies import CopyStatus, Identity, Left, SecondCopies
+from bridge.machine.queue.settled import SettledNumbers
 
 
-class Held(Protocol):
+class HeldFacts(Protocol):
     """A message as this machine sees it; see `message.message.Message`.
 
     Attributes:
@@ -46,7 +46,7 @@ class Held(Protocol):
         """Whether the message has been in the dead-letter queue."""
 
 
-class HeldCopy(Protocol):
+class CopyFacts(Protocol):
     """A second copy; its content is not kept.
 
     Attributes:
@@ -56,8 +56,8 @@ class HeldCopy(Protocol):
     fetch: int
 
 
-Message = TypeVar("Message", bound=Held)
-Copy = TypeVar("Copy", bound=HeldCopy)
+Message = TypeVar("Message", bound=HeldFacts)
+Copy = TypeVar("Copy", bound=CopyFacts)
 
 
 class QueueMachine(Generic[Message, Copy]):
@@ -84,7 +84,7 @@ class QueueMachine(Generic[Message, Copy]):
         copy_of: Callable[[Message], Copy],
     ) -> None:
         self.credit = credit
-        self.copies: Deduplicator[Copy] = Deduplicator(settled)
+        self.copies: SecondCopies[Copy] = SecondCopies(settled)
         self.due: list[Effect] = []
         self._copy_of = copy_of
         self._now_s = 0.0
@@ -158,7 +158,11 @@ class QueueMachine(Generic[Message, Copy]):
 
     def closed(self, fetch: int) -> None:
         """Note that a window has ended, by a `Close` or not; or that a get or look has failed."""
-        self.credit.closed(fetch)
+        if fetch == self.late.look:
+            self.credit.balance.end(fetch)
+            self.late.told(is_empty=False)
+        else:
+            self.credit.closed(fetch)
 
     def empty(self, fetch: int) -> None:
         """Note that a get has found no message."""
@@ -169,8 +173,12 @@ class QueueMachine(Generic[Message, Copy]):
         self.credit.counted(ready)
 
     def looked(self, fetch: int, ready: int, consumers: int) -> None:
-        """Take the counts of a look."""
-        self.credit.looked(fetch, ready, consumers)
+        """Take the counts of a look; without a ready message, all on its way has come since."""
+        if fetch == self.late.look:
+            self.credit.balance.end(fetch)
+            self.late.told(is_empty=says_empty(ready, consumers))
+        else:
+            self.credit.looked(fetch, ready, consumers)
 
     # Settlement.
 
@@ -232,7 +240,7 @@ class QueueMachine(Generic[Message, Copy]):
 
     def due_s(self) -> float | None:
         """Return when `plan` is due if no event comes before; `None` for never."""
-        due_s, late_s = self.credit.due_s(), self.late.due_s
+        due_s, late_s = self.credit.due_s, self.late.due_s
         if due_s is None or late_s is None:
             return late_s if due_s is None else due_s
         return min(due_s, late_s)
@@ -250,6 +258,7 @@ class QueueMachine(Generic[Message, Copy]):
             can_fetch: whether a fetch may begin.
             is_last: the queue is being closed: all late acks are due.
         """
+        self.credit.is_last = is_last
         if self.late.due_s is not None:
             self.due += self.late.act(now_s, is_last=is_last)
         ends: list[Effect] = []

@@ -6,8 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from bridge.machine.fate import Fate
-from bridge.machine.sessions.place import Place
+from bridge.machine.queue.fate import Fate
+from bridge.machine.sessions.entry import SessionEntry
 
 Message = TypeVar("Message")
 
@@ -22,14 +22,14 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefuseSession:
     """Another receiver holds the session that a receiver asks for."""
 
     receiver: Hashable
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LockExpired:
     """A receiver's lock has ended at its instant."""
 
     receiver: Hashable
@@ -40,7 +40,7 @@ class Deliver(Generic[Message]):
     """A message is delivered, until it is settled or the session's lock ends."""
 
     receiver: Hashable
-    place: Place[Message]
+    place: SessionEntry[Message]
     until_ms: int
 
 
@@ -48,35 +48,35 @@ class Deliver(Generic[Message]):
 class Unlock(Generic[Message]):
     """A delivered message is available again, with an unchanged count: the token ends."""
 
-    place: Place[Message]
+    place: SessionEntry[Message]
 
 
 @dataclass(frozen=True, slots=True)
-class Count(Generic[Message]):
+class ReturnCounted(Generic[Message]):
     """A delivered message is to come again, with its count raised by 1: the token ends."""
 
-    place: Place[Message]
+    place: SessionEntry[Message]
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh(Generic[Message]):
     """An old message is to be published again, with an unchanged count: a new copy will come."""
 
-    place: Place[Message]
+    place: SessionEntry[Message]
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch(Generic[Message]):
+class FetchBody(Generic[Message]):
     """A message is to be returned to RabbitMQ, to come again with the body."""
 
-    place: Place[Message]
+    place: SessionEntry[Message]
 
 
 @dataclass(frozen=True, slots=True)
 class End(Generic[Message]):
     """A message has expired, or has failed too many deliveries: `failed` more than it counts."""
 
-    place: Place[Message]
+    place: SessionEntry[Message]
     fate: Fate
     failed: int = 0
 
@@ -90,12 +90,12 @@ class Drop:
 
 Effect = (
     Given
-    | Refused
-    | Lost
+    | RefuseSession
+    | LockExpired
     | Deliver[Any]
     | Unlock[Any]
-    | Count[Any]
-    | Fetch[Any]
+    | ReturnCounted[Any]
+    | FetchBody[Any]
     | Refresh[Any]
     | End[Any]
     | Drop

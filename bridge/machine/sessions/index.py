@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from bridge.machine.deduplicator import Identity
-from bridge.machine.memory_budget import MemoryBudget
-from bridge.machine.sessions.place import LEAVING, Place
+from bridge.machine.queue.memory_budget import MemoryBudget
+from bridge.machine.queue.second_copies import Identity
+from bridge.machine.sessions.entry import LEAVING, SessionEntry
 from bridge.machine.sessions.session import Session
 from bridge.machine.sessions.supply import Supply
 from bridge.model.session_id import FoldedId, fold
@@ -26,7 +26,7 @@ class Index(Generic[Message]):
     """
 
     def __init__(self, budget: MemoryBudget, supply: Supply[Message]) -> None:
-        self.places: dict[Identity, Place[Message]] = {}
+        self.places: dict[Identity, SessionEntry[Message]] = {}
         self.sessions: dict[FoldedId, Session[Message]] = {}
         self._budget = budget
         self._supply = supply
@@ -43,7 +43,7 @@ class Index(Generic[Message]):
         """Return a session by its id in any case, or `None`."""
         return self.sessions.get(fold(session_id))
 
-    def add(self, place: Place[Message], since: int) -> Session[Message]:
+    def add(self, place: SessionEntry[Message], since: int) -> Session[Message]:
         """Add an arrived message with its body, at this age; return the session."""
         session = self.session(place.session_id)
         place.folded, place.since = session.id, since
@@ -52,19 +52,21 @@ class Index(Generic[Message]):
         session.count += 1
         return session
 
-    def replace(self, known: Place[Message], new: Place[Message], *, is_wanted: bool) -> None:
+    def replace(
+        self, known: SessionEntry[Message], new: SessionEntry[Message], *, is_wanted: bool
+    ) -> None:
         """Replace the known copy of a message with another copy."""
         self._budget.forget(known)
         known.generation, known.where = new.generation, new.where
         known.message, known.size_bytes = new.message, new.size_bytes
         self._budget.keep(known, is_wanted=is_wanted)
 
-    def is_new(self, place: Place[Message], since: int) -> None:
+    def is_new(self, place: SessionEntry[Message], since: int) -> None:
         """Move a message that was published again behind all other messages."""
         place.since = since
         self.places[place.identity] = self.places.pop(place.identity)
 
-    def forget(self, place: Place[Message]) -> None:
+    def forget(self, place: SessionEntry[Message]) -> None:
         """Remove a message, and its session when nothing is left of the session."""
         del self.places[place.identity]
         self._budget.forget(place)

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from bridge.machine.sessions.place import COMING, OUT, Place
+from bridge.machine.sessions.entry import COMING, OUT, SessionEntry
 from bridge.model.session_id import FoldedId
 
 Message = TypeVar("Message")
@@ -46,9 +46,9 @@ class Session(Generic[Message]):
         self._first = spelling
         self.holder: Holder | None = None
         self.count = 0
-        self.out: dict[int, Place[Message]] = {}
-        self._ready: list[Place[Message]] = []
-        self._coming: list[Place[Message]] = []
+        self.out: dict[int, SessionEntry[Message]] = {}
+        self._ready: list[SessionEntry[Message]] = []
+        self._coming: list[SessionEntry[Message]] = []
 
     def __repr__(self) -> str:
         return f"Session({self.id!r}, {self.count} messages)"
@@ -72,15 +72,15 @@ class Session(Generic[Message]):
         """Whether a message waits."""
         return bool(self._ready)
 
-    def ready(self, place: Place[Message]) -> None:
+    def ready(self, place: SessionEntry[Message]) -> None:
         """Add a message that waits."""
         heapq.heappush(self._ready, place)
 
-    def coming(self, place: Place[Message]) -> None:
+    def coming(self, place: SessionEntry[Message]) -> None:
         """Note a message to come; later messages wait for it."""
         heapq.heappush(self._coming, place)
 
-    def head(self) -> Place[Message] | None:
+    def head(self) -> SessionEntry[Message] | None:
         """Return the next message, or `None` while none waits or an earlier message is to come."""
         if not self._ready:
             return None
@@ -88,28 +88,28 @@ class Session(Generic[Message]):
         first = self._ready[0]
         return first if coming is None or first.number <= coming.number else None
 
-    def _first_coming(self) -> Place[Message] | None:
+    def _first_coming(self) -> SessionEntry[Message] | None:
         coming = self._coming
         while coming and coming[0].state != COMING:
             heapq.heappop(coming)
         return coming[0] if coming else None
 
-    def pop(self) -> Place[Message]:
+    def pop(self) -> SessionEntry[Message]:
         """Take out the next message."""
         return heapq.heappop(self._ready)
 
-    def take(self, places: list[Place[Message]]) -> None:
+    def take(self, places: list[SessionEntry[Message]]) -> None:
         """Take out messages that wait."""
         taken = {id(place) for place in places}
         self._ready = [place for place in self._ready if id(place) not in taken]
         heapq.heapify(self._ready)
 
-    def delivered(self, place: Place[Message]) -> None:
+    def delivered(self, place: SessionEntry[Message]) -> None:
         """Note that a message is with the receiver."""
         place.state = OUT
         self.out[id(place)] = place
 
-    def take_out(self) -> list[Place[Message]]:
+    def take_out(self) -> list[SessionEntry[Message]]:
         """Take the delivered messages from the receiver; return them in order."""
         out = sorted(self.out.values())
         self.out = {}

@@ -23,37 +23,37 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
-from bridge.machine.deduplicator import Identity, digest
-from bridge.machine.fate import Fate, Rules
-from bridge.machine.locks import Locks
-from bridge.machine.memory_budget import MemoryBudget
+from bridge.machine.queue.fate import Fate, Rules
+from bridge.machine.queue.locks import Locks
+from bridge.machine.queue.memory_budget import MemoryBudget
+from bridge.machine.queue.second_copies import Identity, digest
+from bridge.machine.queue.settled import SettledNumbers
 from bridge.machine.sessions.ages import Ages
 from bridge.machine.sessions.effects import (
-    Count,
     Deliver,
     Drop,
     Effect,
     End,
-    Fetch,
+    FetchBody,
     Given,
-    Lost,
+    LockExpired,
     Refresh,
-    Refused,
+    RefuseSession,
+    ReturnCounted,
     Unlock,
 )
-from bridge.machine.sessions.expected import Expected
-from bridge.machine.sessions.index import Index
-from bridge.machine.sessions.place import (
+from bridge.machine.sessions.entry import (
     COMING,
     FETCHED,
     LEAVING,
     READY,
     REFRESHED,
-    Place,
+    SessionEntry,
 )
+from bridge.machine.sessions.expected import Expected
+from bridge.machine.sessions.index import Index
 from bridge.machine.sessions.session import Holder, Session
 from bridge.machine.sessions.supply import Supply
-from bridge.machine.settled import SettledNumbers
 from bridge.model.session_id import FoldedId, fold
 
 Message = TypeVar("Message")
@@ -71,6 +71,9 @@ class Sessions(Generic[Message]):
         ages: counts the arrivals.
         lock_duration_ms: how long a session is locked.
         rules: what ends a message.
+
+    Attributes:
+        is_leaving: nothing more is delivered, and no next session given; the owner is to end.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Sessions(Generic[Message]):
         self._ages = ages if ages is not None else Ages()
         self.lock_duration_ms = lock_duration_ms
         self.rules = rules
+        self.is_leaving = False
         self._settled = settled
         self._supply: Supply[Message] = Supply()
         self._index: Index[Message] = Index(budget, self._supply)
@@ -124,7 +128,7 @@ class Sessions(Generic[Message]):
 
     # Messages from RabbitMQ.
 
-    def arrived(self, place: Place[Message], *, now_ms: int) -> list[Effect]:
+    def arrived(self, place: SessionEntry[Message], *, now_ms: int) -> list[Effect]:
         """Take an arrived message, with its body."""
         self._ages.arrived()
         known = self._index.places.get(place.identity)
@@ -137,7 +141,9 @@ class Sessions(Generic[Message]):
         session.ready(place)
         return self._on_ready(session, now_ms)
 
-    def _again(self, known: Place[Message], new: Place[Message], now_ms: int) -> list[Effect]:
+    def _again(
+        self, known: SessionEntry[Message], new: SessionEntry[Message], now_ms: int
+    ) -> list[Effect]:
         """Take a copy of a message that is in the index, or is expected."""
         if known.state == COMING and new.generation >= known.generation:
             refreshing, known.refreshing = known.refreshing, 0
@@ -158,14 +164,14 @@ class Sessions(Generic[Message]):
         known.seconds = [*(known.seconds or ()), new.where]
         return []
 
-    def find(self, identity: Identity) -> Place[Message] | None:
+    def find(self, identity: Identity) -> SessionEntry[Message] | None:
         """Return the entry of a message."""
         return self._index.places.get(identity)
 
     def clear(self) -> list[Effect]:
         """Forget all messages, taken back by RabbitMQ, and end all locks; settled numbers stay."""
         effects: list[Effect] = [
-            Lost(receiver) for receiver in (*self._held, *self._supply.receivers)
+            LockExpired(receiver) for receiver in (*self._held, *self._supply.receivers)
         ]
         self._index.clear()
         self._supply.clear()
@@ -185,7 +191,7 @@ class Sessions(Generic[Message]):
         effects = self.tick(now_ms)
         session = self._index.session(session_id)
         if session.holder is not None:
-            return [*effects, Refused(receiver)]
+            return [*effects, RefuseSession(receiver)]
         return [*effects, *self._give(session, receiver, session_id, now_ms)]
 
     def add_credit(self, receiver: Hashable, count: int, *, now_ms: int) -> list[Effect]:
@@ -224,7 +230,9 @@ class Sessions(Generic[Message]):
             self._supply.offer(session, is_next=True)
         return [*effects, *self._on_ready(session, now_ms)]
 
-    def renew(self, session_id: str, *, now_ms: int) -> tuple[int, list[Place[Message]]] | None:
+    def renew(
+        self, session_id: str, *, now_ms: int
+    ) -> tuple[int, list[SessionEntry[Message]]] | None:
         """Return a lock's new end, and the messages under it; `None` if the lock has ended."""
         key = _lock(fold(session_id))
         session = self._locks.find(key, now_ms=now_ms)
@@ -234,7 +242,9 @@ class Sessions(Generic[Message]):
         session.holder.until_ms = until_ms
         return until_ms, list(session.out.values())
 
-    def take(self, session_id: str, *, now_ms: int) -> tuple[list[Effect], Place[Message] | None]:
+    def take(
+        self, session_id: str, *, now_ms: int
+    ) -> tuple[list[Effect], SessionEntry[Message] | None]:
         """Take out a held session's next message as delivered, past its receiver's credit.
 
         Returns:
@@ -260,12 +270,14 @@ class Sessions(Generic[Message]):
 
     # The fate of delivered messages.
 
-    def leaving(self, place: Place[Message]) -> None:
+    def leaving(self, place: SessionEntry[Message]) -> None:
         """Note that a message is being settled, or moved: the token is spent."""
         place.state = LEAVING
         self._index.sessions[place.folded].out.pop(id(place), None)
 
-    def stayed(self, place: Place[Message], where: Any, *, now_ms: int) -> list[Effect] | None:
+    def stayed(
+        self, place: SessionEntry[Message], where: Any, *, now_ms: int
+    ) -> list[Effect] | None:
         """Undo `leaving` or `returning`, which failed; `None`: the receiver has the message again.
 
         The lock is then the same. Otherwise the token is to end: the session was given up
@@ -281,7 +293,7 @@ class Sessions(Generic[Message]):
             return None
         return [Unlock(place), *self.released(place, now_ms=now_ms)]
 
-    def returning(self, place: Place[Message], *, now_ms: int) -> None:
+    def returning(self, place: SessionEntry[Message], *, now_ms: int) -> None:
         """Expect the new copy of a message published again, with its count raised by 1."""
         session = self._index.sessions[place.folded]
         session.out.pop(id(place), None)
@@ -290,7 +302,7 @@ class Sessions(Generic[Message]):
         self._expected.add(place, now_ms)
         session.coming(place)
 
-    def released(self, place: Place[Message], *, now_ms: int) -> list[Effect]:
+    def released(self, place: SessionEntry[Message], *, now_ms: int) -> list[Effect]:
         """Make a message available again, unchanged."""
         session = self._index.sessions[place.folded]
         session.out.pop(id(place), None)
@@ -298,7 +310,7 @@ class Sessions(Generic[Message]):
         session.ready(place)
         return self._on_ready(session, now_ms)
 
-    def left(self, place: Place[Message], *, is_settled: bool) -> list[Effect]:
+    def left(self, place: SessionEntry[Message], *, is_settled: bool) -> list[Effect]:
         """Remove a message that has left the queue, for good (`is_settled`) or for another."""
         if is_settled:
             self._settled.add(place.number, digest(place.identity))
@@ -311,7 +323,7 @@ class Sessions(Generic[Message]):
     def refresh(self, at_most: int, *, now_ms: int) -> list[Effect]:
         """Return the effects that publish the oldest waiting messages again, if too old."""
         limit = self._ages.limit(len(self._index.places))
-        old: dict[FoldedId, list[Place[Message]]] = {}
+        old: dict[FoldedId, list[SessionEntry[Message]]] = {}
         for place in self._index.places.values():  # in the order in which they came
             if place.since >= limit or at_most <= 0:
                 break
@@ -328,7 +340,7 @@ class Sessions(Generic[Message]):
                 session.coming(place)
                 if place.message is None:
                     place.refreshing = FETCHED
-                    effects.append(Fetch(place))
+                    effects.append(FetchBody(place))
                 else:
                     self._index.is_new(place, self._ages.now)
                     effects.append(_published_again(place))
@@ -364,12 +376,12 @@ class Sessions(Generic[Message]):
         receiver = session.holder.receiver
         session.holder = None
         del self._held[receiver]
-        effects: list[Effect] = [Lost(receiver)]
+        effects: list[Effect] = [LockExpired(receiver)]
         for place in session.take_out():
             effects.append(self.fail(place, now_ms=now_ms))
         return [*effects, *self._on_ready(session, now_ms)]
 
-    def fail(self, place: Place[Message], *, now_ms: int) -> Effect:
+    def fail(self, place: SessionEntry[Message], *, now_ms: int) -> Effect:
         """Fail the delivery of a message that was abandoned, or whose lock has ended."""
         session = self._index.sessions[place.folded]
         session.out.pop(id(place), None)
@@ -378,7 +390,7 @@ class Sessions(Generic[Message]):
         if fate is not Fate.AVAILABLE:
             return End(place, fate, failed=1)
         self.returning(place, now_ms=now_ms)
-        return Count(place)
+        return ReturnCounted(place)
 
     # The order within a session.
 
@@ -397,7 +409,7 @@ class Sessions(Generic[Message]):
     def _serve(self, now_ms: int) -> list[Effect]:
         """Give available sessions to waiting receivers."""
         effects: list[Effect] = []
-        while (session := self._supply.take()) is not None:
+        while not self.is_leaving and (session := self._supply.take()) is not None:
             effects += self._prune(session, now_ms)
             if session.head() is None:
                 continue
@@ -425,7 +437,7 @@ class Sessions(Generic[Message]):
         """Deliver messages up to the receiver's credit, and fetch their missing bodies."""
         effects: list[Effect] = []
         holder = session.holder
-        if holder is None or not _is_locked(self._locks, session, now_ms):
+        if self.is_leaving or holder is None or not _is_locked(self._locks, session, now_ms):
             return []
         wanted = holder.credit
         while wanted > 0:
@@ -453,7 +465,7 @@ class Sessions(Generic[Message]):
             session.pop()
             if place.message is None:
                 self._expected.add(place, now_ms)
-                effects.append(Fetch(place))
+                effects.append(FetchBody(place))
                 continue
             place.state = LEAVING
             effects.append(End(place, fate))
@@ -461,14 +473,14 @@ class Sessions(Generic[Message]):
 
     def _fetch_ahead(self, session: Session[Message], wanted: int, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        skipped: list[Place[Message]] = []
+        skipped: list[SessionEntry[Message]] = []
         while wanted > 0 and session.has_ready:
             place = session.pop()
             wanted -= 1
             if place.message is None:
                 self._expected.add(place, now_ms)
                 session.coming(place)
-                effects.append(Fetch(place))
+                effects.append(FetchBody(place))
             else:
                 skipped.append(place)
         for place in skipped:
@@ -485,13 +497,13 @@ def _is_locked(locks: Locks[Session[Message]], session: Session[Message], now_ms
     return locks.find(_lock(session.id), now_ms=now_ms) is not None
 
 
-def _drops_of_seconds(place: Place[Any]) -> list[Effect]:
+def _drops_of_seconds(place: SessionEntry[Any]) -> list[Effect]:
     """Return the effects that drop the second copies of a settled or replaced message."""
     seconds, place.seconds = place.seconds, None
     return [Drop(where) for where in seconds or ()]
 
 
-def _published_again(place: Place[Any]) -> Effect:
+def _published_again(place: SessionEntry[Any]) -> Effect:
     """Return the effect that publishes an old message again."""
     place.refreshing = REFRESHED
     return Refresh(place)

@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from bridge.model.filters.changes import REMOVED, Change, Changes
+from bridge.model.filters.changes import REMOVED, Changes, PropertyChange
 from bridge.model.filters.conversion import convert
 from bridge.model.filters.errors import FilterException
 from bridge.model.filters.evaluation import Evaluate, NewGuid, compile_expression
 from bridge.model.filters.expression import Set, Statement
-from bridge.model.filters.message import SYSTEM_PROPERTIES, Message, Property
+from bridge.model.filters.message import SYSTEM_PROPERTIES, FilteredMessage, Property
 from bridge.model.filters.parser import parse_action
-from bridge.model.filters.values import Kind, Value, kind_of
+from bridge.model.filters.values import Value, ValueKind, kind_of
 
-Action = Callable[[Message], Changes]
+Action = Callable[[FilteredMessage], Changes]
 
 SETTABLE: dict[str, type] = {
     "contenttype": str,
@@ -67,7 +67,7 @@ def _compiled(text: str, new_id: NewGuid) -> Action:
 def _of_statements(statements: Sequence[Statement], new_id: NewGuid) -> Action:
     steps = [_step(each, new_id) for each in statements]
 
-    def carry_out(message: Message) -> Changes:
+    def carry_out(message: FilteredMessage) -> Changes:
         message.spend(message.properties_bytes)
         state = _Changed(message)
         for step in steps:
@@ -78,12 +78,12 @@ def _of_statements(statements: Sequence[Statement], new_id: NewGuid) -> Action:
 
 
 class _Changed:
-    """A message with the changes of earlier statements (a `Message`)."""
+    """A message with the changes of earlier statements (a `FilteredMessage`)."""
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: FilteredMessage) -> None:
         self.user: dict[str, Value] = dict(message.user)
         self._message = message
-        self._changed: dict[Property, Change] = {}
+        self._changed: dict[Property, PropertyChange] = {}
 
     @property
     def properties_bytes(self) -> int:
@@ -103,7 +103,7 @@ class _Changed:
 
     def change(self, of: Property, name: str, value: Value) -> None:
         """Set a property, or remove it with `REMOVED`."""
-        self._changed[of] = Change(of.is_system, of.name if of.is_system else name, value)
+        self._changed[of] = PropertyChange(of.is_system, of.name if of.is_system else name, value)
         if of.is_system:
             return
         if value is REMOVED:
@@ -137,7 +137,7 @@ def _user_step(of: Property, name: str, value: Evaluate | None) -> Step:
 def _converted(state: _Changed, of: Property, value: Value) -> Value:
     """Return the value in the property's present type; unchanged when the property has none."""
     before = of.read(state)
-    if value is None or before is None or kind_of(before) is Kind.OTHER:
+    if value is None or before is None or kind_of(before) is ValueKind.OTHER:
         return value
     return convert(value, type(before))
 

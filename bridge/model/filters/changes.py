@@ -20,7 +20,7 @@ REMOVED: Final = Removed()
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PropertyChange:
     """A property that an action sets (`None`: to null) or removes (`REMOVED`).
 
     Attributes:
@@ -33,4 +33,4 @@ class Change:
     value: Value
 
 
-Changes = tuple[Change, ...]
+Changes = tuple[PropertyChange, ...]

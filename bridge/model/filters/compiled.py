@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from bridge.model.filters.message import Message, Property
-from bridge.model.filters.values import Kind, Value, index_key, kind_of
+from bridge.model.filters.message import FilteredMessage, Property
+from bridge.model.filters.values import Value, ValueKind, index_key, kind_of
 
-Predicate = Callable[[Message], bool | None]
+Predicate = Callable[[FilteredMessage], bool | None]
 """Returns whether the filter matches a message, or `None` for unknown. Raises FilterException."""
 
 
@@ -24,7 +24,7 @@ class Term:
     """
 
     of: Property
-    kind: Kind
+    kind: ValueKind
     keys: frozenset[object]
 
     @classmethod

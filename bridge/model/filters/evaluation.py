@@ -31,7 +31,7 @@ from bridge.model.filters.expression import (
 )
 from bridge.model.filters.expression import Predicate as Condition
 from bridge.model.filters.like import TEXT_LENGTH_MAX, compile_like
-from bridge.model.filters.message import SYSTEM_PROPERTIES, Message, Property
+from bridge.model.filters.message import SYSTEM_PROPERTIES, FilteredMessage, Property
 from bridge.model.filters.operators import arithmetic, comparison, equal, operator_of, signed
 from bridge.model.filters.values import Value, kind_of
 
@@ -42,7 +42,7 @@ COPIED = 1024
 """Characters that are copied or compared in the time that LIKE takes for one character."""
 
 NewGuid = Callable[[], UUID]
-Evaluate = Callable[[Message], Value]
+Evaluate = Callable[[FilteredMessage], Value]
 Found = TypeVar("Found")
 
 
@@ -71,14 +71,14 @@ def _property(of: Property) -> Evaluate:
     if name in SYSTEM_PROPERTIES:
         return lambda message: message.system(name)
 
-    def missing(message: Message) -> Value:
+    def missing(message: FilteredMessage) -> Value:
         raise FilterException(f"There is no system property {name!r}.")
 
     return missing
 
 
 def _named(name_of: Evaluate) -> Evaluate:
-    def evaluate(message: Message) -> Value:
+    def evaluate(message: FilteredMessage) -> Value:
         name = name_of(message)
         if name is None:
             return None
@@ -90,7 +90,7 @@ def _named(name_of: Evaluate) -> Evaluate:
 
 
 def _unary(name: str, operand: Evaluate) -> Evaluate:
-    def evaluate(message: Message) -> Value:
+    def evaluate(message: FilteredMessage) -> Value:
         value = operand(message)
         return None if value is None else signed(name, value)
 
@@ -99,11 +99,11 @@ def _unary(name: str, operand: Evaluate) -> Evaluate:
 
 def _binary(
     compute: Callable[[Value, Value], Found], left: Expression, right: Expression, new_id: NewGuid
-) -> Callable[[Message], Found | None]:
+) -> Callable[[FilteredMessage], Found | None]:
     """Return the function of two expressions' values, `None` when one value is unknown."""
     left_of, right_of = compile_expression(left, new_id), compile_expression(right, new_id)
 
-    def evaluate(message: Message) -> Found | None:
+    def evaluate(message: FilteredMessage) -> Found | None:
         first = left_of(message)
         if first is None:
             return None
@@ -154,7 +154,7 @@ def _user_property_and_constant(operator: str, name: str, constant: Value) -> Pr
     kind = type(constant)
     compare, test_like = comparison(operator), operator_of(operator, kind)
 
-    def test(message: Message) -> bool | None:
+    def test(message: FilteredMessage) -> bool | None:
         value = message.user.get(name)
         if type(value) is kind:
             return test_like(value, constant)
@@ -171,7 +171,7 @@ def _exists(of: Property) -> Predicate:
 
 
 def _in(operand: Evaluate, choices: list[Evaluate]) -> Predicate:
-    def test(message: Message) -> bool | None:
+    def test(message: FilteredMessage) -> bool | None:
         value = operand(message)
         if value is None:
             return None
@@ -191,7 +191,7 @@ def _like(node: Like, new_id: NewGuid) -> Predicate:
     operand = compile_expression(node.operand, new_id)
     matcher = _matcher(node, new_id)
 
-    def test(message: Message) -> bool | None:
+    def test(message: FilteredMessage) -> bool | None:
         value = operand(message)
         if value is None:
             return None
@@ -208,12 +208,14 @@ def _like(node: Like, new_id: NewGuid) -> Predicate:
     return test
 
 
-def _matcher(node: Like, new_id: NewGuid) -> Callable[[Message], Callable[[str], bool] | None]:
+def _matcher(
+    node: Like, new_id: NewGuid
+) -> Callable[[FilteredMessage], Callable[[str], bool] | None]:
     """Return the function from a message to LIKE's test; a constant pattern is compiled once."""
     pattern = compile_expression(node.pattern, new_id)
     escape = None if node.escape is None else compile_expression(node.escape, new_id)
 
-    def make(message: Message) -> Callable[[str], bool] | None:
+    def make(message: FilteredMessage) -> Callable[[str], bool] | None:
         text = pattern(message)
         mark = None if escape is None else escape(message)
         if text is None or (escape is not None and mark is None):
@@ -245,11 +247,11 @@ class _Nothing:
         return name
 
 
-_NOTHING: Message = _Nothing()
+_NOTHING: FilteredMessage = _Nothing()
 
 
 def _not(operand: Predicate) -> Predicate:
-    def test(message: Message) -> bool | None:
+    def test(message: FilteredMessage) -> bool | None:
         found = operand(message)
         return None if found is None else not found
 
@@ -259,7 +261,7 @@ def _not(operand: Predicate) -> Predicate:
 def _all_of(operands: list[Predicate]) -> Predicate:
     """Return the AND of conditions."""
 
-    def test(message: Message) -> bool | None:
+    def test(message: FilteredMessage) -> bool | None:
         result: bool | None = True
         for operand in operands:
             found = operand(message)
@@ -273,7 +275,7 @@ def _all_of(operands: list[Predicate]) -> Predicate:
 
 
 def _any_of(operands: list[Predicate]) -> Predicate:
-    def test(message: Message) -> bool | None:
+    def test(message: FilteredMessage) -> bool | None:
         result: bool | None = False
         for operand in operands:
             found = operand(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bridge.model.filters.message import Property
-from bridge.model.filters.values import Kind, Value, kind_of
+from bridge.model.filters.values import Value, ValueKind, kind_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,7 +18,7 @@ class Constant:
     value: Value
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> ValueKind | None:
         """The kind of the value, `None` for NULL."""
         return None if self.value is None else kind_of(self.value)
 

@@ -31,7 +31,7 @@ KEYWORDS = frozenset(
 INT64_MAX = 2**63 - 1
 
 
-class Token(Enum):
+class TokenKind(Enum):
     """The kind of a token."""
 
     KEYWORD = "keyword"
@@ -45,7 +45,7 @@ class Token(Enum):
     END = "end"
 
 
-_NUMBERS = (Token.INTEGER, Token.DOUBLE)
+_NUMBERS = (TokenKind.INTEGER, TokenKind.DOUBLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Lexeme:
         at: index of the first character in the text, from 0.
     """
 
-    token: Token
+    token: TokenKind
     text: str
     at: int
 
@@ -95,7 +95,7 @@ def lex(text: str) -> list[Lexeme]:
     found = list(_lexemes(text))
     for number, behind in pairwise(found):
         is_next = number.token in _NUMBERS and behind.at == number.at + len(number.text)
-        if is_next and behind.token in (Token.WORD, Token.KEYWORD, *_NUMBERS):
+        if is_next and behind.token in (TokenKind.WORD, TokenKind.KEYWORD, *_NUMBERS):
             raise InvalidRule(f"{behind.text!r} at character {behind.at + 1} stands in a number.")
     return found
 
@@ -109,7 +109,7 @@ def check_comments(text: str) -> None:
     """
     for sign, behind in pairwise(lex(text)):
         is_pair = sign.text == behind.text == "-" and behind.at == sign.at + 1
-        if is_pair and sign.token is behind.token is Token.OPERATOR:
+        if is_pair and sign.token is behind.token is TokenKind.OPERATOR:
             raise CommentInRule(_NO_COMMENTS.format("--", sign.at + 1))
 
 
@@ -124,7 +124,7 @@ def _lexemes(text: str) -> Iterator[Lexeme]:
         if found.lastgroup != "space":
             yield _lexeme(found.lastgroup or "", found.group(), at)
         at = found.end()
-    yield Lexeme(Token.END, "", at)
+    yield Lexeme(TokenKind.END, "", at)
 
 
 def _stray(text: str, at: int) -> str:
@@ -141,23 +141,23 @@ def _lexeme(group: str, raw: str, at: int) -> Lexeme:
                 raise InvalidRule(f"{raw!r} at character {at + 1} is no name; write [{raw}].")
             upper = raw.upper()
             if upper in KEYWORDS:
-                return Lexeme(Token.KEYWORD, upper, at)
-            return Lexeme(Token.WORD, raw, at)
+                return Lexeme(TokenKind.KEYWORD, upper, at)
+            return Lexeme(TokenKind.WORD, raw, at)
         case "text":
-            return Lexeme(Token.TEXT, raw[1:-1].replace("''", "'"), at)
+            return Lexeme(TokenKind.TEXT, raw[1:-1].replace("''", "'"), at)
         case "bracket":
-            return Lexeme(Token.QUOTED, _named(raw[1:-1].replace("]]", "]"), at), at)
+            return Lexeme(TokenKind.QUOTED, _named(raw[1:-1].replace("]]", "]"), at), at)
         case "quoted":
-            return Lexeme(Token.QUOTED, _named(raw[1:-1].replace('""', '"'), at), at)
+            return Lexeme(TokenKind.QUOTED, _named(raw[1:-1].replace('""', '"'), at), at)
         case "double":
             if math.isinf(float(raw)):
                 raise InvalidRule(f"{raw} at character {at + 1} is beyond a Double.")
-            return Lexeme(Token.DOUBLE, raw, at)
+            return Lexeme(TokenKind.DOUBLE, raw, at)
         case "integer":
-            return Lexeme(Token.INTEGER, raw, at)
+            return Lexeme(TokenKind.INTEGER, raw, at)
         case "parameter":
-            return Lexeme(Token.PARAMETER, raw, at)
-    return Lexeme(Token.OPERATOR, raw, at)
+            return Lexeme(TokenKind.PARAMETER, raw, at)
+    return Lexeme(TokenKind.OPERATOR, raw, at)
 
 
 def _named(name: str, at: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -38,6 +39,13 @@ SYSTEM_PROPERTIES = {
 }
 """The names behind `sys.`, by their lower-case form (Azure, messages and payloads)."""
 
+
+def similar_system(name: str) -> str:
+    """Return, in brackets, the system property that may be meant by a name; nothing if none is."""
+    close = difflib.get_close_matches(name, SYSTEM_PROPERTIES, 1)
+    return f" (there is sys.{SYSTEM_PROPERTIES[close[0]]})" if close else ""
+
+
 ALIASES = {"subject": "label"}
 """ServiceBusMessage's name of a property -> the name that filters use."""
 
@@ -50,7 +58,7 @@ no rules keep other entities waiting.
 """
 
 
-class Message(Protocol):
+class FilteredMessage(Protocol):
     """A message as filters read it. Property names are in lower case: case does not count."""
 
     @property
@@ -78,6 +86,6 @@ class Property:
     is_system: bool
     name: str
 
-    def read(self, message: Message) -> Value:
+    def read(self, message: FilteredMessage) -> Value:
         """Return the property's value, `None` when missing or null."""
         return message.system(self.name) if self.is_system else message.user.get(self.name)

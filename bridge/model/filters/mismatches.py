@@ -36,36 +36,39 @@ from bridge.model.filters.expression import (
     Statement,
     Unary,
 )
-from bridge.model.filters.message import SYSTEM_PROPERTIES, Property
+from bridge.model.filters.message import SYSTEM_PROPERTIES, Property, similar_system
 from bridge.model.filters.operators import arithmetic, comparison, signed
 from bridge.model.filters.parser import parse_action, parse_filter
-from bridge.model.filters.values import Kind, Value, kind_of
+from bridge.model.filters.text import text_of
+from bridge.model.filters.values import Value, ValueKind, kind_of
 
-Kinds = frozenset[Kind]
+Kinds = frozenset[ValueKind]
 """The kinds that a value may have; empty when it is always null."""
 
-_SAMPLES: dict[Kind, Value] = {
-    Kind.NUMBER: 1,
-    Kind.TEXT: "a",
-    Kind.BOOLEAN: True,
-    Kind.BINARY: b"a",
-    Kind.GUID: UUID(int=1),
-    Kind.TIME: datetime(2020, 1, 1, tzinfo=UTC),
-    Kind.SPAN: timedelta(1),
+_SAMPLES: dict[ValueKind, Value] = {
+    ValueKind.NUMBER: 1,
+    ValueKind.TEXT: "a",
+    ValueKind.BOOLEAN: True,
+    ValueKind.BINARY: b"a",
+    ValueKind.GUID: UUID(int=1),
+    ValueKind.TIME: datetime(2020, 1, 1, tzinfo=UTC),
+    ValueKind.SPAN: timedelta(1),
 }
 _ANY: Kinds = frozenset(_SAMPLES)
 _NULL: Kinds = frozenset()
 
-_SYSTEM_KINDS: dict[str, Kind] = {
+_SYSTEM_KINDS: dict[str, ValueKind] = {
     **dict.fromkeys(
-        ("deliverycount", "enqueuedsequencenumber", "sequencenumber", "size", "state"), Kind.NUMBER
+        ("deliverycount", "enqueuedsequencenumber", "sequencenumber", "size", "state"),
+        ValueKind.NUMBER,
     ),
     **dict.fromkeys(
-        ("enqueuedtimeutc", "expiresatutc", "lockeduntilutc", "scheduledenqueuetimeutc"), Kind.TIME
+        ("enqueuedtimeutc", "expiresatutc", "lockeduntilutc", "scheduledenqueuetimeutc"),
+        ValueKind.TIME,
     ),
-    "forcepersistence": Kind.BOOLEAN,
-    "locktoken": Kind.GUID,
-    "timetolive": Kind.SPAN,
+    "forcepersistence": ValueKind.BOOLEAN,
+    "locktoken": ValueKind.GUID,
+    "timetolive": ValueKind.SPAN,
 }
 """The kinds of system properties that are no strings."""
 
@@ -113,7 +116,7 @@ class _Mismatches:
         """Note what fails a statement of an action for every message."""
         of = node.property
         if of.is_system and of.name in SYSTEM_PROPERTIES and of.name not in SETTABLE:
-            self.sentences.append(f"{_shown(of)} cannot be changed.")
+            self.sentences.append(f"{text_of(of)} cannot be changed.")
         self._kinds(of)
         if isinstance(node, Set):
             self._kinds(node.value)
@@ -124,14 +127,16 @@ class _Mismatches:
                 return _NULL if node.kind is None else frozenset({node.kind})
             case Property(True, name):
                 if name in SYSTEM_PROPERTIES:
-                    return frozenset({_SYSTEM_KINDS.get(name, Kind.TEXT)})
-                self.sentences.append(f"There is no system property {name!r}.")
+                    return frozenset({_SYSTEM_KINDS.get(name, ValueKind.TEXT)})
+                self.sentences.append(
+                    f"There is no system property {name!r}{similar_system(name)}."
+                )
             case Named(of):
                 given = self._kinds(of)
-                if given and Kind.TEXT not in given:
+                if given and ValueKind.TEXT not in given:
                     self.sentences.append(f"property() takes a string, not {_a(given)}.")
             case NewId():
-                return frozenset({Kind.GUID})
+                return frozenset({ValueKind.GUID})
             case Unary(sign, inner):
                 return self._signed(sign, inner)
             case Arithmetic(name, left, right):
@@ -154,7 +159,7 @@ class _Mismatches:
         found = frozenset(results[pair] for pair in product(first, second) if pair in results)
         if not found:
             self.sentences.append(
-                f"{_shown(left)} {name} {_shown(right)}: there is no such operator for "
+                f"{text_of(left)} {name} {text_of(right)}: there is no such operator for "
                 f"{_a(first)} and {_a(second)}."
             )
         return found or _ANY
@@ -162,18 +167,18 @@ class _Mismatches:
     def _like(self, operand: Expression, pattern: Expression) -> None:
         for each in (operand, pattern):
             given = self._kinds(each)
-            if given and Kind.TEXT not in given:
+            if given and ValueKind.TEXT not in given:
                 self.sentences.append(
-                    f"{_shown(operand)} LIKE {_shown(pattern)}: LIKE takes strings, not "
+                    f"{text_of(operand)} LIKE {text_of(pattern)}: LIKE takes strings, not "
                     f"{_a(given)}."
                 )
 
 
 @lru_cache
-def _results(name: str) -> Mapping[tuple[Kind, Kind], Kind]:
+def _results(name: str) -> Mapping[tuple[ValueKind, ValueKind], ValueKind]:
     """Return the pairs of kinds that an operator takes, and the kind of each result."""
     operate = arithmetic(name) if name in "+-*/%" else comparison(name)
-    found: dict[tuple[Kind, Kind], Kind] = {}
+    found: dict[tuple[ValueKind, ValueKind], ValueKind] = {}
     for left, right in product(_SAMPLES, repeat=2):
         try:
             found[left, right] = kind_of(operate(_SAMPLES[left], _SAMPLES[right]))
@@ -183,7 +188,7 @@ def _results(name: str) -> Mapping[tuple[Kind, Kind], Kind]:
 
 
 @lru_cache
-def _takes_sign(sign: str, kind: Kind) -> bool:
+def _takes_sign(sign: str, kind: ValueKind) -> bool:
     try:
         signed(sign, _SAMPLES[kind])
     except FilterException:
@@ -193,18 +198,4 @@ def _takes_sign(sign: str, kind: Kind) -> bool:
 
 def _a(kinds: Kinds) -> str:
     """Return kinds in words."""
-    return " or ".join(f"a {each.value}" for each in Kind if each in kinds)
-
-
-def _shown(node: Expression) -> str:
-    """Return an operand for a sentence."""
-    match node:
-        case Constant(None):
-            return "NULL"
-        case Constant(value):
-            return repr(value) if isinstance(value, str | int | float) else f"{value}"
-        case Property(True, name):
-            return f"sys.{SYSTEM_PROPERTIES.get(name, name)}"
-        case Property(_, name):
-            return name
-    return "(...)"
+    return " or ".join(f"a {each.value}" for each in ValueKind if each in kinds)

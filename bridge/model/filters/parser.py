@@ -39,10 +39,10 @@ from bridge.model.filters.expression import (
     Statement,
     Unary,
 )
-from bridge.model.filters.lexer import INT64_MAX, Lexeme, Token, lex
+from bridge.model.filters.lexer import INT64_MAX, Lexeme, TokenKind, lex
 from bridge.model.filters.like import compile_like
 from bridge.model.filters.message import ALIASES, Property
-from bridge.model.filters.values import Kind, Value, kind_of
+from bridge.model.filters.values import Value, ValueKind, kind_of
 from bridge.model.rule_values import plain
 
 DEPTH_MAX = 64
@@ -133,7 +133,7 @@ class _Parser:
     def statement(self) -> Statement:
         """Return a statement of an action, and skip the semicolons behind it."""
         word = self._next()
-        verb = word.text.upper() if word.token is Token.WORD else ""
+        verb = word.text.upper() if word.token is TokenKind.WORD else ""
         if verb not in ("SET", "REMOVE"):
             raise _unexpected(word, "SET or REMOVE")
         target, name = self._property(self._next())
@@ -149,7 +149,7 @@ class _Parser:
 
     def is_at_end(self) -> bool:
         """Whether all tokens are read."""
-        return self._peek().token is Token.END
+        return self._peek().token is TokenKind.END
 
     def end(self) -> None:
         """Check that all tokens are read."""
@@ -172,45 +172,45 @@ class _Parser:
     def _prefix(self) -> Node:
         lexeme = self._next()
         match lexeme.token:
-            case Token.INTEGER:
+            case TokenKind.INTEGER:
                 return _integer(lexeme, 1)
-            case Token.DOUBLE:
+            case TokenKind.DOUBLE:
                 return Constant(float(lexeme.text))
-            case Token.TEXT:
+            case TokenKind.TEXT:
                 return Constant(lexeme.text)
-            case Token.PARAMETER:
+            case TokenKind.PARAMETER:
                 return self._parameter(lexeme)
-            case Token.WORD | Token.QUOTED:
-                if lexeme.token is Token.WORD and self._is_operator("("):
+            case TokenKind.WORD | TokenKind.QUOTED:
+                if lexeme.token is TokenKind.WORD and self._is_operator("("):
                     return self._function(lexeme)
                 return self._property(lexeme)[0]
-            case Token.KEYWORD if lexeme.text in _CONSTANTS:
+            case TokenKind.KEYWORD if lexeme.text in _CONSTANTS:
                 return _CONSTANTS[lexeme.text]
-            case Token.KEYWORD if lexeme.text == "NOT":
+            case TokenKind.KEYWORD if lexeme.text == "NOT":
                 operand = self.predicate(self.parse(_NOT))
                 return self._made(Not(operand), operand)
-            case Token.KEYWORD if lexeme.text == "EXISTS":
+            case TokenKind.KEYWORD if lexeme.text == "EXISTS":
                 self._expect("(")
                 operand_of = self._property(self._next())[0]
                 self._expect(")")
                 return Exists(operand_of)
-            case Token.OPERATOR if lexeme.text in "+-":
+            case TokenKind.OPERATOR if lexeme.text in "+-":
                 return self._sign(lexeme)
-            case Token.OPERATOR if lexeme.text == "(":
+            case TokenKind.OPERATOR if lexeme.text == "(":
                 inner = self.parse(_NONE)
                 self._expect(")")
                 return inner
         raise _unexpected(lexeme, "a value or a condition")
 
     def _sign(self, sign: Lexeme) -> Node:
-        if sign.text == "-" and self._peek().token is Token.INTEGER:
+        if sign.text == "-" and self._peek().token is TokenKind.INTEGER:
             return _integer(self._next(), -1)
         operand = self.expression(self.parse(_SIGN))
         return self._made(Unary(sign.text, operand), operand)
 
     def _infix_power(self) -> int:
         lexeme = self._peek()
-        if lexeme.token in (Token.OPERATOR, Token.KEYWORD):
+        if lexeme.token in (TokenKind.OPERATOR, TokenKind.KEYWORD):
             return _POWERS.get(lexeme.text, _NONE)
         return _NONE
 
@@ -277,7 +277,7 @@ class _Parser:
     def _not(self, operand: Expression) -> Node:
         """Return NOT IN or NOT LIKE."""
         operator = self._next()
-        if operator.text not in ("IN", "LIKE") or operator.token is not Token.KEYWORD:
+        if operator.text not in ("IN", "LIKE") or operator.token is not TokenKind.KEYWORD:
             raise _unexpected(operator, "IN or LIKE")
         found = _TESTS[operator.text](self, operand)
         return self._made(Not(self.predicate(found)), found)
@@ -302,7 +302,7 @@ class _Parser:
         """Return the property that begins with this token, and the name as written."""
         is_system = False
         name = first
-        if first.token is Token.WORD and self._take("."):
+        if first.token is TokenKind.WORD and self._take("."):
             scope = _SCOPES.get(first.text.upper())
             if scope is None:
                 raise InvalidRule(
@@ -310,7 +310,7 @@ class _Parser:
                     f"user. Write [{first.text}.{self._peek().text}] for a property of that name."
                 )
             is_system, name = scope, self._next()
-        if name.token not in (Token.WORD, Token.QUOTED):
+        if name.token not in (TokenKind.WORD, TokenKind.QUOTED):
             raise _unexpected(name, "a property")
         lower = name.text.lower()
         return Property(is_system, ALIASES.get(lower, lower) if is_system else lower), name.text
@@ -326,13 +326,13 @@ class _Parser:
 
     def _next(self) -> Lexeme:
         lexeme = self._lexemes[self._at]
-        if lexeme.token is not Token.END:
+        if lexeme.token is not TokenKind.END:
             self._at += 1
         return lexeme
 
     def _is_operator(self, text: str) -> bool:
         lexeme = self._peek()
-        return lexeme.text == text and lexeme.token in (Token.OPERATOR, Token.KEYWORD)
+        return lexeme.text == text and lexeme.token in (TokenKind.OPERATOR, TokenKind.KEYWORD)
 
     def _take(self, text: str) -> bool:
         if self._is_operator(text):
@@ -369,7 +369,7 @@ def _integer(lexeme: Lexeme, sign: int) -> Constant:
 
 def _checked(name: Lexeme, value: Value) -> Value:
     compared = plain(value)
-    if compared is not None and kind_of(compared) is Kind.OTHER:
+    if compared is not None and kind_of(compared) is ValueKind.OTHER:
         raise InvalidRule(
             f"The parameter {name.text} at character {name.at + 1} is a {type(value).__name__}."
         )
@@ -377,5 +377,5 @@ def _checked(name: Lexeme, value: Value) -> Value:
 
 
 def _unexpected(lexeme: Lexeme, wanted: str) -> InvalidRule:
-    what = "The end" if lexeme.token is Token.END else repr(lexeme.text)
+    what = "The end" if lexeme.token is TokenKind.END else repr(lexeme.text)
     return InvalidRule(f"{what} at character {lexeme.at + 1}: {wanted} is expected.")

@@ -42,9 +42,9 @@ from bridge.model.filters.compiled import CompiledFilter, Term
 from bridge.model.filters.correlation import compile_correlation
 from bridge.model.filters.errors import FilterException, InvalidRule
 from bridge.model.filters.lexer import check_comments
-from bridge.model.filters.message import Message, Property
+from bridge.model.filters.message import FilteredMessage, Property
 from bridge.model.filters.sql import compile_sql
-from bridge.model.filters.values import Kind, index_key, kind_of
+from bridge.model.filters.values import ValueKind, index_key, kind_of
 
 S = TypeVar("S", bound=Hashable)
 
@@ -122,8 +122,8 @@ class _Index(Generic[S]):
     """The filters for each value of a property."""
 
     of: Property
-    exact: dict[tuple[Kind, object], list[_Filter[S]]] = field(default_factory=dict)
-    typed: dict[Kind, list[_Filter[S]]] = field(default_factory=dict)
+    exact: dict[tuple[ValueKind, object], list[_Filter[S]]] = field(default_factory=dict)
+    typed: dict[ValueKind, list[_Filter[S]]] = field(default_factory=dict)
 
     def add(self, term: Term, found: _Filter[S]) -> None:
         """Index a filter by a term."""
@@ -132,7 +132,7 @@ class _Index(Generic[S]):
         if found.compiled.is_typed:
             self.typed.setdefault(term.kind, []).append(found)
 
-    def candidates(self, message: Message) -> Iterable[_Filter[S]]:
+    def candidates(self, message: FilteredMessage) -> Iterable[_Filter[S]]:
         """Return the filters whose term may hold, and filters that fail for the value's kind."""
         value = self.of.read(message)
         if value is None:
@@ -182,7 +182,7 @@ class RuleSet(Generic[S]):
                 filters.setdefault(compiled.identity, _Filter(compiled)).targets.append(target)
         return cls(filters.values())
 
-    def select(self, message: Message) -> Selection[S]:
+    def select(self, message: FilteredMessage) -> Selection[S]:
         """Return the subscriptions that get a message."""
         hits = list(self._always)
         failed: list[tuple[_Target[S], str]] = []
@@ -195,7 +195,7 @@ class RuleSet(Generic[S]):
         hits.sort(key=_order)
         return _selection(hits, failed, message)
 
-    def candidates(self, message: Message) -> Iterable[_Filter[S]]:
+    def candidates(self, message: FilteredMessage) -> Iterable[_Filter[S]]:
         """Return the filters to be evaluated for a message."""
         yield from self._scanned
         for index in self._indexes:
@@ -207,14 +207,14 @@ def _order(target: _Target[S]) -> int:
 
 
 def _failing(reason: str) -> CompiledFilter:
-    def predicate(message: Message) -> bool:
+    def predicate(message: FilteredMessage) -> bool:
         raise FilterException(reason)
 
     return CompiledFilter(("failing", reason), predicate)
 
 
 def _selection(
-    hits: list[_Target[S]], failed: list[tuple[_Target[S], str]], message: Message
+    hits: list[_Target[S]], failed: list[tuple[_Target[S], str]], message: FilteredMessage
 ) -> Selection[S]:
     matches: list[Match[S]] = []
     failures: dict[S, Failure[S]] = {}

@@ -19,9 +19,9 @@ from bridge.model.filters.errors import FilterException
 from bridge.model.filters.evaluation import NewGuid, compile_condition
 from bridge.model.filters.expression import And, Comparison, Constant, Expression, In
 from bridge.model.filters.expression import Predicate as Condition
-from bridge.model.filters.message import SYSTEM_PROPERTIES, Message, Property
+from bridge.model.filters.message import SYSTEM_PROPERTIES, FilteredMessage, Property
 from bridge.model.filters.parser import parse_filter
-from bridge.model.filters.values import Kind, Value, compares_with_all
+from bridge.model.filters.values import Value, ValueKind, compares_with_all
 
 KEPT_MAX = 8_192
 """Compiled filters that are kept: a changed definition compiles only its changed filters."""
@@ -63,7 +63,7 @@ def _every(conditions: list[Predicate]) -> Predicate:
         first, second = conditions
         return lambda message: first(message) and second(message)
 
-    def predicate(message: Message) -> bool | None:
+    def predicate(message: FilteredMessage) -> bool | None:
         for condition in conditions:
             found = condition(message)
             if not found:
@@ -78,7 +78,7 @@ def _terms_first(terms: list[Predicate], rest: Predicate) -> Predicate:
         (only,) = terms
         return lambda message: only(message) and rest(message)
 
-    def predicate(message: Message) -> bool | None:
+    def predicate(message: FilteredMessage) -> bool | None:
         failure: FilterException | None = None
         for term in terms:
             try:
@@ -114,7 +114,7 @@ def _equals(of: Property, choices: tuple[Expression, ...]) -> Term | None:
         return None
     constants = [each for each in choices if isinstance(each, Constant)]
     kinds = {each.kind for each in constants}
-    if len(constants) < len(choices) or len(kinds) != 1 or kinds & {None, Kind.OTHER}:
+    if len(constants) < len(choices) or len(kinds) != 1 or kinds & {None, ValueKind.OTHER}:
         return None
     if not all(compares_with_all(each.value) for each in constants):
         return None

@@ -16,7 +16,7 @@ from uuid import UUID
 from bridge.model.decimals import of_double
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """The kind of a value: values of one kind only are compared."""
 
     NUMBER = "number"
@@ -29,25 +29,25 @@ class Kind(Enum):
     OTHER = "value without operators"
 
 
-_KINDS: dict[type, Kind] = {
-    int: Kind.NUMBER,
-    float: Kind.NUMBER,
-    Decimal: Kind.NUMBER,
-    str: Kind.TEXT,
-    bool: Kind.BOOLEAN,
-    bytes: Kind.BINARY,
-    UUID: Kind.GUID,
-    datetime: Kind.TIME,
-    timedelta: Kind.SPAN,
+_KINDS: dict[type, ValueKind] = {
+    int: ValueKind.NUMBER,
+    float: ValueKind.NUMBER,
+    Decimal: ValueKind.NUMBER,
+    str: ValueKind.TEXT,
+    bool: ValueKind.BOOLEAN,
+    bytes: ValueKind.BINARY,
+    UUID: ValueKind.GUID,
+    datetime: ValueKind.TIME,
+    timedelta: ValueKind.SPAN,
 }
 
 Value = object
 """A value of one of the classes above, or `None`."""
 
 
-def kind_of(value: Value) -> Kind:
+def kind_of(value: Value) -> ValueKind:
     """Return the kind of a value that is not `None`."""
-    return _KINDS.get(type(value), Kind.OTHER)
+    return _KINDS.get(type(value), ValueKind.OTHER)
 
 
 _FEW_DIGITS = 10**15

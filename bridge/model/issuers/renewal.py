@@ -21,7 +21,7 @@ KEPT_S = 86_400.0
 """How long keys are kept while their issuer is away."""
 
 
-class Renewal:
+class KeysRenewal:
     """The keys of one issuer, and the times of their fetches.
 
     Args:
@@ -45,7 +45,7 @@ class Renewal:
         self.fetched_s: float | None = None
 
     def __repr__(self) -> str:
-        return f"Renewal(keys={self._keys!r}, error={self.error!r})"
+        return f"KeysRenewal(keys={self._keys!r}, error={self.error!r})"
 
     def keys(self, now_s: float) -> KeySet | None:
         """Return the keys, unless there are none that are young enough."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import jwt
 
-from bridge.model.access_policy import Policy
+from bridge.model.access_policy import AccessPolicy
 from bridge.model.access_rules import Segments, path_segments
 from bridge.model.claims import (
     Claims,
@@ -87,15 +87,15 @@ class WebToken:
 
     @property
     def subject(self) -> str:
-        """Whose token it is, for the log; "" if it does not say."""
+        """The token's subject, for the log; "" if it has none."""
         for name in ("sub", "oid", "appid", "azp"):
             value = self.claims.get(name)
             if isinstance(value, str) and value:
                 return value[:200]
         return ""
 
-    def grants(self, policy: Policy, scope: Segments) -> tuple[Grant, ...]:
-        """Return what its issuer's grants give; nothing if the policy has not this issuer."""
+    def grants(self, policy: AccessPolicy, scope: Segments) -> tuple[Grant, ...]:
+        """Return the grants of the token's issuer; none if the policy does not know the issuer."""
         issuer = policy.by_name.get(self.issuer)
         if issuer is None:
             return ()
@@ -117,7 +117,7 @@ class WebToken:
 
 def verify_web_token(
     text: str,
-    policy: Policy,
+    policy: AccessPolicy,
     keys_of: Callable[[Issuer], KeySet | None],
     now_s: float,
 ) -> WebToken:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from bridge.wire.amqp10 import primitives, types, writing
 from bridge.wire.amqp10.errors import DecodeError, EncodeError
 from bridge.wire.amqp10.types import CONSTRUCTORS, UNREADABLE, Array, Reader
-from bridge.wire.amqp10.whole import Allowance, check, to_read
+from bridge.wire.amqp10.whole import MemoryAllowance, check, to_read
 from bridge.wire.amqp10.writing import Writer
 
 U8 = Annotated[int, "ubyte"]
@@ -49,7 +49,7 @@ def _symbols(read: Reader) -> Reader:
 
 
 def constants_of(type_name: str, default: Any) -> dict[int, Any]:
-    """Return the values of those constructors that have no bytes behind them, by constructor."""
+    """Return, by constructor, the values that are encoded without bytes of their own."""
     rows = [row for row in CONSTRUCTORS.values() if row.type == type_name and not row.width]
     found = {row.code: row.read(b"", 0)[0] for row in rows}
     if type_name in _UNSIGNED:
@@ -210,7 +210,7 @@ def _decode_fields(layout: Layout, raw: bytes, at: int, *, is_checked: bool) -> 
     if end > len(raw) or count > len(layout.fields) or at > end:
         raise DecodeError(f"{layout.symbol}: {count} fields up to byte {end} are cut short")
     values = []
-    allowance: Allowance | None = None
+    allowance: MemoryAllowance | None = None
     for row in layout.fields[:count]:
         code = raw[at]
         if code in row.constants:

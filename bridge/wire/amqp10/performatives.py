@@ -1,7 +1,7 @@
 """The performatives of transport and security, and the types in their fields.
 
 OASIS AMQP 1.0, part 2 (transport), part 3 (delivery states, sources and targets), part 4
-(transactions, recognised to be refused by name) and part 5 (SASL). Order, type and default of each
+(transactions, recognised to be refused) and part 5 (SASL). Order, type and default of each
 field are the specification's; `composite` reads and writes the types by these declarations.
 """
 

@@ -54,7 +54,7 @@ _UUID_KEY_COST: Final = 96
 _RUN_MIN: Final = 16
 
 
-class Allowance:
+class MemoryAllowance:
     """The memory that all values of one frame or one message may take together.
 
     Attributes:
@@ -81,20 +81,20 @@ class Allowance:
             raise DecodeError("there are more elements than so few bytes may stand for")
 
 
-def to_read(size_bytes: int) -> Allowance:
+def to_read(size_bytes: int) -> MemoryAllowance:
     """Return the allowance for values read from `size_bytes`: eight times as much, and 16 KiB."""
-    return Allowance(16_384 + 8 * size_bytes)
+    return MemoryAllowance(16_384 + 8 * size_bytes)
 
 
-def to_store(size_bytes: int) -> Allowance:
+def to_store(size_bytes: int) -> MemoryAllowance:
     """Return the allowance for a message of `size_bytes` that is stored without being decoded.
 
     A list of numbers of two bytes each stays below the allowance at any length.
     """
-    return Allowance(1_048_576 + 24 * size_bytes, is_stored=True)
+    return MemoryAllowance(1_048_576 + 24 * size_bytes, is_stored=True)
 
 
-def check(raw: bytes, at: int, limit: int, allowance: Allowance, depth: int = 0) -> int:
+def check(raw: bytes, at: int, limit: int, allowance: MemoryAllowance, depth: int = 0) -> int:
     """Return the position behind the value that begins at `at` and must end before `limit`.
 
     Raises:
@@ -178,7 +178,7 @@ def _check_depth(depth: int, at: int) -> None:
         raise DecodeError(f"the value at byte {at} nests deeper than {DEPTH_MAX}")
 
 
-def _check_descriptor(raw: bytes, at: int, limit: int, allowance: Allowance) -> None:
+def _check_descriptor(raw: bytes, at: int, limit: int, allowance: MemoryAllowance) -> None:
     """Refuse a descriptor that stops a message's reader.
 
     AMQP 1.0 reserves all but symbols and ulongs.
@@ -203,7 +203,7 @@ def _check_octets(raw: bytes, code: int, start: int, end: int) -> None:
             raise DecodeError(f"U+{point:X} at byte {at} is no Unicode character")
 
 
-def _check_sized(raw: bytes, code: int, at: int, limit: int, allowance: Allowance) -> int:
+def _check_sized(raw: bytes, code: int, at: int, limit: int, allowance: MemoryAllowance) -> int:
     """Check a binary, string or symbol behind its constructor."""
     if code < 0xB0:
         start = at + 1
@@ -231,7 +231,7 @@ def _check_sized(raw: bytes, code: int, at: int, limit: int, allowance: Allowanc
 
 
 def _check_compound(
-    raw: bytes, code: int, at: int, limit: int, allowance: Allowance, depth: int
+    raw: bytes, code: int, at: int, limit: int, allowance: MemoryAllowance, depth: int
 ) -> int:
     """Check a list, map or array behind its constructor."""
     _check_depth(depth, at)
@@ -268,7 +268,7 @@ def _check_items(
     at: int,
     end: int,
     count: int,
-    allowance: Allowance,
+    allowance: MemoryAllowance,
     depth: int,
     is_map: bool,
 ) -> int:
@@ -317,7 +317,7 @@ def is_run(raw: bytes, start: int, end: int, count: int) -> bool:
 
 
 def _check_elements(
-    raw: bytes, at: int, end: int, count: int, allowance: Allowance, depth: int
+    raw: bytes, at: int, end: int, count: int, allowance: MemoryAllowance, depth: int
 ) -> None:
     """Check an array: first the constructor that its elements share, then the elements."""
     start = at

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bridge.model.entity import AuthorizationRule, Right
-from bridge.wire.atom.writing import Node, typed
+from bridge.wire.atom.writing import XmlElement, typed
 from bridge.wire.atom.xml import Element
 
 
@@ -31,19 +31,23 @@ def read_access_rule(element: Element) -> AccessRule:
     )
 
 
-def access_nodes(rules: Sequence[AuthorizationRule]) -> Iterator[Node]:
-    """Yield the elements of authorization rules, without times, as Azure does."""
+def access_nodes(rules: Sequence[AuthorizationRule]) -> Iterator[XmlElement]:
+    """Yield the elements of authorization rules, with the times that are known."""
     for rule in rules:
-        rights = [Node("AccessRights", right.value) for right in Right if right in rule.rights]
-        yield Node(
+        times = (("CreatedTime", rule.created_at), ("ModifiedTime", rule.modified_at))
+        rights = [
+            XmlElement("AccessRights", right.value) for right in Right if right in rule.rights
+        ]
+        yield XmlElement(
             "AuthorizationRule",
             children=(
-                Node("ClaimType", "SharedAccessKey"),
-                Node("ClaimValue", "None"),
-                Node("Rights", children=tuple(rights)),
-                Node("KeyName", rule.name),
-                Node("PrimaryKey", rule.primary_key),
-                Node("SecondaryKey", rule.secondary_key),
+                XmlElement("ClaimType", "SharedAccessKey"),
+                XmlElement("ClaimValue", "None"),
+                XmlElement("Rights", children=tuple(rights)),
+                *(XmlElement(name, at) for name, at in times if at),
+                XmlElement("KeyName", rule.name),
+                XmlElement("PrimaryKey", rule.primary_key),
+                XmlElement("SecondaryKey", rule.secondary_key),
             ),
             attributes=typed("SharedAccessAuthorizationRule"),
         )

@@ -16,17 +16,21 @@ from bridge.model.capacity import capacity_mb
 from bridge.model.counts import Counts
 from bridge.model.duration import format_duration
 from bridge.model.errors import ArgumentError
-from bridge.model.properties import CREATE_ONLY, MAKERS, PROPERTIES, Kind, kind_of, names_of
-from bridge.model.tiers import PREMIUM_MESSAGE_SIZE_KB, TIER_MESSAGE_SIZE_KB
+from bridge.model.properties import CREATE_ONLY, MAKERS, PROPERTIES, EntityKind, kind_of, names_of
+from bridge.model.tiers import TIER_MESSAGE_SIZE_KB
 from bridge.model.values import rights
 from bridge.wire.atom.access import access_nodes, read_access_rule
 from bridge.wire.atom.errors import DescriptionError
 from bridge.wire.atom.rules import action_node, filter_node, read_action, read_filter
-from bridge.wire.atom.writing import COUNTS, INSTANCE, SERVICE_BUS, Node
+from bridge.wire.atom.writing import COUNTS, NAMESPACES, SERVICE_BUS, XmlElement
 from bridge.wire.atom.xml import Element
 
 NEVER = "0001-01-01T00:00:00Z"
 """A time that is not known, as the service writes it."""
+
+VERSION = "2021-05"
+"""The version of the API in which MaxMessageSizeInKilobytes came; earlier ones do not tell it, and
+refuse it (Azure's own Python tests: `test_mgmt_queue_basic_v2017_04`)."""
 
 _QUEUE = """
     LockDuration MaxSizeInMegabytes RequiresDuplicateDetection RequiresSession
@@ -51,13 +55,13 @@ _SUBSCRIPTION = """
     ForwardDeadLetteredMessagesTo AutoDeleteOnIdle EntityAvailabilityStatus IsClientAffine
 """
 ELEMENTS = {
-    Kind.QUEUE: tuple(_QUEUE.split()),
-    Kind.TOPIC: tuple(_TOPIC.split()),
-    Kind.SUBSCRIPTION: tuple(_SUBSCRIPTION.split()),
+    EntityKind.QUEUE: tuple(_QUEUE.split()),
+    EntityKind.TOPIC: tuple(_TOPIC.split()),
+    EntityKind.SUBSCRIPTION: tuple(_SUBSCRIPTION.split()),
 }
 """Every element of a description, in order."""
 
-_ROOTS = {f"{kind.value}Description": kind for kind in Kind}
+_ROOTS = {f"{kind.value}Description": kind for kind in EntityKind}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +73,14 @@ class Facts:
         tier: the namespace's tier.
         counts: the counts of the entity's messages; `None` leaves their elements out.
         accessed_at: the time of the last use, as text; "" when it is not known.
+        version: the version of the API that the client asks with.
     """
 
     address: str
     tier: model.Tier = model.Tier.STANDARD
     counts: Counts | None = None
     accessed_at: str = ""
+    version: str = VERSION
 
 
 _SCHEME = "sb"
@@ -85,13 +91,17 @@ _SCHEMES = {
 """Property -> field with the scheme of its URL."""
 
 
-def described_kind(description: Element) -> Kind | None:
+def described_kind(description: Element) -> EntityKind | None:
     """Return the kind of entity that an element describes; `None` when it describes none."""
     return _ROOTS.get(description.name) if description.namespace == SERVICE_BUS else None
 
 
 def read_entity(
-    description: Element, identity: Mapping[str, str], there: model.Entity | None = None
+    description: Element,
+    identity: Mapping[str, str],
+    there: model.Entity | None = None,
+    *,
+    version: str = VERSION,
 ) -> model.Entity:
     """Return the entity of a description.
 
@@ -101,12 +111,21 @@ def read_entity(
     Args:
         identity: `name`, and a subscription's `topic`.
         there: the existing entity, for an update.
+        version: the version of the API; one without a property leaves that as it is.
 
     Raises:
-        ServiceBusError: a value is malformed, or outside Service Bus's range.
+        ServiceBusError: a value is malformed, outside Service Bus's range, or of a property that
+            the version has not.
     """
     kind = _ROOTS[description.name]
     fields = _fields(description, kind)
+    if version < VERSION:
+        if "max_message_size_kb" in fields:
+            raise ArgumentError(
+                f"MaxMessageSizeInKilobytes needs api-version {VERSION}; this has {version}."
+            )
+        if isinstance(there, model.Queue | model.Topic):
+            fields["max_message_size_kb"] = there.max_message_size_kb
     if there is not None:
         assert kind_of(there) is kind
         for name in CREATE_ONLY:
@@ -122,7 +141,7 @@ def read_entity(
     return MAKERS[kind](**{**fields, **identity})
 
 
-def _fields(description: Element, kind: Kind) -> dict[str, Any]:
+def _fields(description: Element, kind: EntityKind) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     known = names_of(kind)
     for child in description.children:
@@ -130,9 +149,11 @@ def _fields(description: Element, kind: Kind) -> dict[str, Any]:
             fields[PROPERTIES[child.name].field] = _value(child)
             if child.name in _SCHEMES:
                 fields[_SCHEMES[child.name]] = _scheme(child.text.strip())
+        elif child.name == "UserMetadata" and not child.is_nil:
+            fields["has_empty_user_metadata"] = True
         elif child.name == "IsAnonymousAccessible" and child.text.strip().lower() == "true":
             raise ArgumentError("IsAnonymousAccessible cannot be true: every client needs a key.")
-        elif child.name == "AuthorizationRules" and kind is not Kind.SUBSCRIPTION:
+        elif child.name == "AuthorizationRules" and kind is not EntityKind.SUBSCRIPTION:
             fields["authorization_rules"] = _access_rules(child)
         elif child.name == "DefaultRuleDescription" and not child.is_nil:
             fields["rules"] = (read_rule(child),)
@@ -204,38 +225,7 @@ def read_rule(description: Element, name: str = "") -> model.Rule:
     )
 
 
-def check_message_size(entity: model.Entity, namespace: str, tier: model.Tier) -> None:
-    """Raise if the namespace's tier does not allow an entity's largest message size.
-
-    Source of the words: the recorded answers of Azure's Python live tests
-    (`test_mgmt_queue_premium_create_with_queue_description`); those of the other tiers are ours.
-
-    Args:
-        namespace: the namespace's name.
-
-    Raises:
-        ArgumentError: the size is set and the tier is not Premium, or it is outside of Premium's
-            range.
-    """
-    size_kb = getattr(entity, "max_message_size_kb", None)
-    if size_kb is None:
-        return
-    if tier is not model.Tier.PREMIUM:
-        raise ArgumentError(
-            f"SubCode=40000. The property 'MaxMessageSizeInKilobytes' can be set in a Premium "
-            f"namespace only, and {namespace!r} is using {tier.value!r} tier.\r\n"
-            f"Parameter name: MaxMessageSizeInKilobytes\r\nActual value was {size_kb}."
-        )
-    if size_kb not in PREMIUM_MESSAGE_SIZE_KB:
-        low_kb, high_kb = PREMIUM_MESSAGE_SIZE_KB[0], PREMIUM_MESSAGE_SIZE_KB[-1]
-        raise ArgumentError(
-            f"SubCode=40000. The property value for 'MaxMessageSizeInKilobytes' must be between "
-            f"{low_kb} and {high_kb} when the namespace {namespace!r} is using 'Premium' tier.\r\n"
-            f"Parameter name: MaxMessageSizeInKilobytes\r\nActual value was {size_kb}."
-        )
-
-
-def entity_node(entity: model.Entity, facts: Facts) -> Node:
+def entity_node(entity: model.Entity, facts: Facts) -> XmlElement:
     """Return the description of an entity."""
     kind = kind_of(entity)
     told = _told(entity, kind, facts)
@@ -244,41 +234,42 @@ def entity_node(entity: model.Entity, facts: Facts) -> Node:
         if name in told:
             nodes.append(told[name])
         elif name == "MaxSizeInMegabytes" and isinstance(entity, model.Queue | model.Topic):
-            nodes.append(Node(name, str(capacity_mb(entity))))
+            nodes.append(XmlElement(name, str(capacity_mb(entity))))
+        elif name == "UserMetadata" and entity.has_empty_user_metadata:
+            nodes.append(XmlElement(name, entity.user_metadata))
+        elif name == "MaxMessageSizeInKilobytes" and facts.version < VERSION:
+            continue
         elif name in PROPERTIES and (
             (text := _text(getattr(entity, PROPERTIES[name].field), facts, name)) is not None
         ):
-            nodes.append(Node(name, _with_scheme(entity, name, text)))
+            nodes.append(XmlElement(name, _with_scheme(entity, name, text)))
     root = f"{kind.value}Description"
-    return Node(root, children=tuple(nodes), attributes=_NAMESPACES)
+    return XmlElement(root, children=tuple(nodes), attributes=NAMESPACES)
 
 
-_NAMESPACES = {"xmlns": SERVICE_BUS, "xmlns:i": INSTANCE}
-
-
-def rule_node(rule: model.Rule, created_at: str) -> Node:
+def rule_node(rule: model.Rule, created_at: str) -> XmlElement:
     """Return the description of a rule."""
     children = (
         filter_node(rule.filter),
         action_node(rule.action, rule.action_parameters),
-        Node("CreatedAt", created_at or NEVER),
-        Node("Name", rule.name),
+        XmlElement("CreatedAt", created_at or NEVER),
+        XmlElement("Name", rule.name),
     )
-    return Node("RuleDescription", children=children, attributes=_NAMESPACES)
+    return XmlElement("RuleDescription", children=children, attributes=NAMESPACES)
 
 
-def namespace_node(namespace: model.Namespace, name: str) -> Node:
+def namespace_node(namespace: model.Namespace, name: str) -> XmlElement:
     """Return the description of a namespace."""
     children = [
-        Node("CreatedTime", namespace.created_at or NEVER),
-        Node("MessagingSKU", namespace.tier.value),
-        Node("ModifiedTime", namespace.updated_at or namespace.created_at or NEVER),
-        Node("Name", name),
-        Node("NamespaceType", "Messaging"),
+        XmlElement("CreatedTime", namespace.created_at or NEVER),
+        XmlElement("MessagingSKU", namespace.tier.value),
+        XmlElement("ModifiedTime", namespace.updated_at or namespace.created_at or NEVER),
+        XmlElement("Name", name),
+        XmlElement("NamespaceType", "Messaging"),
     ]
     if namespace.tier is model.Tier.PREMIUM:
-        children.insert(2, Node("MessagingUnits", "1"))
-    return Node("NamespaceInfo", children=tuple(children), attributes=_NAMESPACES)
+        children.insert(2, XmlElement("MessagingUnits", "1"))
+    return XmlElement("NamespaceInfo", children=tuple(children), attributes=NAMESPACES)
 
 
 def _text(value: object, facts: Facts, name: str) -> str | None:
@@ -298,51 +289,53 @@ def _text(value: object, facts: Facts, name: str) -> str | None:
     return value or None
 
 
-def _told(entity: model.Entity, kind: Kind, facts: Facts) -> dict[str, Node]:
+def _told(entity: model.Entity, kind: EntityKind, facts: Facts) -> dict[str, XmlElement]:
     """Return the elements of a description that are no properties of the model."""
     nodes = [
-        Node("IsAnonymousAccessible", "false"),
-        Node("CreatedAt", entity.created_at or NEVER),
-        Node("UpdatedAt", entity.updated_at or entity.created_at or NEVER),
-        Node("AccessedAt", facts.accessed_at or NEVER),
-        Node("EnableSubscriptionPartitioning", "false"),
-        Node("IsClientAffine", "false"),
+        XmlElement("IsAnonymousAccessible", "false"),
+        XmlElement("CreatedAt", entity.created_at or NEVER),
+        XmlElement("UpdatedAt", entity.updated_at or entity.created_at or NEVER),
+        XmlElement("AccessedAt", facts.accessed_at or NEVER),
+        XmlElement("EnableSubscriptionPartitioning", "false"),
+        XmlElement("IsClientAffine", "false"),
     ]
     nodes += _count_nodes(facts.counts)
     if isinstance(entity, model.Queue):
-        nodes.append(Node("SupportOrdering", "false" if entity.enable_partitioning else "true"))
+        nodes.append(
+            XmlElement("SupportOrdering", "false" if entity.enable_partitioning else "true")
+        )
     if not isinstance(entity, model.Subscription):
         rules = tuple(access_nodes(entity.authorization_rules))
-        nodes.append(Node("AuthorizationRules", children=rules))
+        nodes.append(XmlElement("AuthorizationRules", children=rules))
     if isinstance(entity, model.Topic):
         nodes += _topic_counts(entity)
     return {node.name: node for node in nodes if node.name in ELEMENTS[kind]}
 
 
-def _count_nodes(counts: Counts | None) -> list[Node]:
+def _count_nodes(counts: Counts | None) -> list[XmlElement]:
     """Return the elements with counts; an entity with old counts is of limited availability."""
     if counts is None:
-        return [Node("EntityAvailabilityStatus", "Available")]
+        return [XmlElement("EntityAvailabilityStatus", "Available")]
     size_bytes = counts.size_bytes
     return [
-        Node("EntityAvailabilityStatus", "Limited" if counts.is_old else "Available"),
-        *([] if size_bytes is None else [Node("SizeInBytes", str(size_bytes))]),
-        Node("MessageCount", str(counts.total)),
+        XmlElement("EntityAvailabilityStatus", "Limited" if counts.is_old else "Available"),
+        *([] if size_bytes is None else [XmlElement("SizeInBytes", str(size_bytes))]),
+        XmlElement("MessageCount", str(counts.total)),
         _count_details(counts),
     ]
 
 
-def _topic_counts(topic: model.Topic) -> list[Node]:
+def _topic_counts(topic: model.Topic) -> list[XmlElement]:
     filters = [rule.filter for each in topic.subscriptions for rule in each.rules]
     sql = sum(not isinstance(each, model.CorrelationFilter) for each in filters)
     return [
-        Node("SubscriptionCount", str(len(topic.subscriptions))),
-        Node("SqlFilterCount", str(sql)),
-        Node("CorrelationFilterCount", str(len(filters) - sql)),
+        XmlElement("SubscriptionCount", str(len(topic.subscriptions))),
+        XmlElement("SqlFilterCount", str(sql)),
+        XmlElement("CorrelationFilterCount", str(len(filters) - sql)),
     ]
 
 
-def _count_details(counts: Counts) -> Node:
+def _count_details(counts: Counts) -> XmlElement:
     each = {
         "ActiveMessageCount": counts.active,
         "DeadLetterMessageCount": counts.dead_letter,
@@ -350,5 +343,5 @@ def _count_details(counts: Counts) -> Node:
         "TransferMessageCount": counts.transfer,
         "TransferDeadLetterMessageCount": counts.transfer_dead_letter,
     }
-    children = tuple(Node(f"d2p1:{name}", str(count)) for name, count in each.items())
-    return Node("CountDetails", children=children, attributes={"xmlns:d2p1": COUNTS})
+    children = tuple(XmlElement(f"d2p1:{name}", str(count)) for name, count in each.items())
+    return XmlElement("CountDetails", children=children, attributes={"xmlns:d2p1": COUNTS})

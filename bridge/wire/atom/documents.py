@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.model.errors import ArgumentError
-from bridge.wire.atom.writing import ATOM, SERVICE_BUS, Node, document
+from bridge.wire.atom.writing import ATOM, SERVICE_BUS, XmlElement, document
 from bridge.wire.atom.xml import Element, XmlError, parse
 
 BODY_BYTES_MAX = 64 * 1024
@@ -17,7 +17,7 @@ _ELEMENTS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class AtomEntry:
     """An entry: a description with its address.
 
     Attributes:
@@ -30,7 +30,7 @@ class Entry:
     title: str
     published: str
     updated: str
-    description: Node
+    description: XmlElement
 
 
 def read_description(body: bytes) -> Element:
@@ -54,13 +54,18 @@ def read_description(body: bytes) -> Element:
     return content.children[0]
 
 
-def entry_text(entry: Entry, author: str) -> str:
+def entry_text(entry: AtomEntry, author: str) -> str:
     """Return the document of one entry."""
     return document(_entry(entry, author, {"xmlns": ATOM}))
 
 
 def feed_text(
-    title: str, url: str, updated: str, entries: Sequence[Entry], author: str, next_url: str = ""
+    title: str,
+    url: str,
+    updated: str,
+    entries: Sequence[AtomEntry],
+    author: str,
+    next_url: str = "",
 ) -> str:
     """Return the document of a list of entries.
 
@@ -68,15 +73,15 @@ def feed_text(
     Python's SDK finds links by position.
     """
     children = [
-        Node("title", title, attributes={"type": "text"}),
-        Node("id", url),
-        Node("updated", updated),
-        Node("link", attributes={"rel": "self", "href": url}),
+        XmlElement("title", title, attributes={"type": "text"}),
+        XmlElement("id", url),
+        XmlElement("updated", updated),
+        XmlElement("link", attributes={"rel": "self", "href": url}),
     ]
     if next_url:
-        children.append(Node("link", attributes={"rel": "next", "href": next_url}))
+        children.append(XmlElement("link", attributes={"rel": "next", "href": next_url}))
     children += [_entry(entry, author, {}) for entry in entries]
-    return document(Node("feed", children=tuple(children), attributes={"xmlns": ATOM}))
+    return document(XmlElement("feed", children=tuple(children), attributes={"xmlns": ATOM}))
 
 
 def nothing_text(url: str, updated: str) -> str:
@@ -86,19 +91,21 @@ def nothing_text(url: str, updated: str) -> str:
 
 def error_text(status: int, detail: str) -> str:
     """Return the document of an error."""
-    children = (Node("Code", str(status)), Node("Detail", detail))
-    return document(Node("Error", children=children))
+    children = (XmlElement("Code", str(status)), XmlElement("Detail", detail))
+    return document(XmlElement("Error", children=children))
 
 
-def _entry(entry: Entry, author: str, attributes: dict[str, str]) -> Node:
+def _entry(entry: AtomEntry, author: str, attributes: dict[str, str]) -> XmlElement:
     assert entry.description.attributes["xmlns"] == SERVICE_BUS
     children = (
-        Node("id", entry.url),
-        Node("title", entry.title, attributes={"type": "text"}),
-        Node("published", entry.published),
-        Node("updated", entry.updated),
-        Node("author", children=(Node("name", author),)),
-        Node("link", attributes={"rel": "self", "href": entry.url}),
-        Node("content", children=(entry.description,), attributes={"type": "application/xml"}),
+        XmlElement("id", entry.url),
+        XmlElement("title", entry.title, attributes={"type": "text"}),
+        XmlElement("published", entry.published),
+        XmlElement("updated", entry.updated),
+        XmlElement("author", children=(XmlElement("name", author),)),
+        XmlElement("link", attributes={"rel": "self", "href": entry.url}),
+        XmlElement(
+            "content", children=(entry.description,), attributes={"type": "application/xml"}
+        ),
     )
-    return Node("entry", children=children, attributes=attributes)
+    return XmlElement("entry", children=children, attributes=attributes)

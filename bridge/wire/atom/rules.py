@@ -11,10 +11,10 @@ from typing import assert_never
 from bridge.model import entity as model
 from bridge.model.decimals import text_of
 from bridge.model.duration import MAX_MS, format_duration, format_ticks, is_forever
-from bridge.model.rule_values import Whole, ticks_of, time_text
+from bridge.model.rule_values import Whole, rule_time_text, ticks_of
 from bridge.model.rules import CORRELATION_FIELDS, correlation, is_int, sql, typed_value
 from bridge.wire.atom.errors import DescriptionError
-from bridge.wire.atom.writing import SCHEMA, Node, typed
+from bridge.wire.atom.writing import SCHEMA, XmlElement, typed
 from bridge.wire.atom.xml import Element
 
 Parameters = tuple[tuple[str, object], ...]
@@ -75,48 +75,52 @@ def _typed_values(parent: Element | None) -> Iterator[tuple[str, object]]:
             raise DescriptionError(value, message, f"{error}.") from None
 
 
-def filter_node(given: model.Filter) -> Node:
+def filter_node(given: model.Filter) -> XmlElement:
     """Return the `Filter` element of a filter."""
     match given:
         case model.TrueFilter():
-            return Node("Filter", children=_sql_nodes("1=1"), attributes=typed("TrueFilter"))
+            return XmlElement("Filter", children=_sql_nodes("1=1"), attributes=typed("TrueFilter"))
         case model.FalseFilter():
-            return Node("Filter", children=_sql_nodes("1=0"), attributes=typed("FalseFilter"))
+            return XmlElement("Filter", children=_sql_nodes("1=0"), attributes=typed("FalseFilter"))
         case model.SqlFilter():
             children = _sql_nodes(given.expression, given.parameters)
-            return Node("Filter", children=children, attributes=typed("SqlFilter"))
+            return XmlElement("Filter", children=children, attributes=typed("SqlFilter"))
         case model.CorrelationFilter():
             fields = [
-                Node(name, getattr(given, field))
+                XmlElement(name, getattr(given, field))
                 for name, field in CORRELATION_FIELDS.items()
                 if getattr(given, field) is not None
             ]
-            fields.append(Node("Properties", children=tuple(map(_pair_node, given.properties))))
-            return Node("Filter", children=tuple(fields), attributes=typed("CorrelationFilter"))
+            fields.append(
+                XmlElement("Properties", children=tuple(map(_pair_node, given.properties)))
+            )
+            return XmlElement(
+                "Filter", children=tuple(fields), attributes=typed("CorrelationFilter")
+            )
         case _:
             assert_never(given)
 
 
-def action_node(expression: str, parameters: Parameters = ()) -> Node:
+def action_node(expression: str, parameters: Parameters = ()) -> XmlElement:
     """Return the `Action` element of an expression with parameters."""
     if not expression:
-        return Node("Action", attributes=typed("EmptyRuleAction"))
-    return Node(
+        return XmlElement("Action", attributes=typed("EmptyRuleAction"))
+    return XmlElement(
         "Action", children=_sql_nodes(expression, parameters), attributes=typed("SqlRuleAction")
     )
 
 
-def _sql_nodes(text: str, parameters: Parameters = ()) -> tuple[Node, ...]:
-    given = Node("Parameters", children=tuple(map(_pair_node, parameters)))
-    nodes = (Node("SqlExpression", text), Node("CompatibilityLevel", "20"))
+def _sql_nodes(text: str, parameters: Parameters = ()) -> tuple[XmlElement, ...]:
+    given = XmlElement("Parameters", children=tuple(map(_pair_node, parameters)))
+    nodes = (XmlElement("SqlExpression", text), XmlElement("CompatibilityLevel", "20"))
     return (*nodes, given) if parameters else nodes
 
 
-def _pair_node(pair: tuple[str, object]) -> Node:
+def _pair_node(pair: tuple[str, object]) -> XmlElement:
     kind, text = _typed_text(pair[1])
     attributes = {**typed(f"d6p1:{kind}"), "xmlns:d6p1": SCHEMA}
-    value = Node("Value", text, attributes=attributes)
-    return Node("KeyValueOfstringanyType", children=(Node("Key", pair[0]), value))
+    value = XmlElement("Value", text, attributes=attributes)
+    return XmlElement("KeyValueOfstringanyType", children=(XmlElement("Key", pair[0]), value))
 
 
 def _typed_text(value: object) -> tuple[str, str]:
@@ -130,7 +134,7 @@ def _typed_text(value: object) -> tuple[str, str]:
         case float():
             return "double", repr(value) if math.isfinite(value) else _special(value)
         case datetime():
-            return "dateTime", time_text(value)
+            return "dateTime", rule_time_text(value)
         case timedelta():
             return "duration", _span_text(value)
         case Decimal():

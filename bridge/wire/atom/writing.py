@@ -16,17 +16,20 @@ COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
 SCHEMA = "http://www.w3.org/2001/XMLSchema"
 INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
 
+NAMESPACES = {"xmlns": SERVICE_BUS, "xmlns:i": INSTANCE}
+"""The attributes of a description's root."""
+
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no way to write."""
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class XmlElement:
     """An element: text or children."""
 
     name: str
     text: str = ""
-    children: tuple[Node, ...] = ()
+    children: tuple[XmlElement, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -35,12 +38,12 @@ def typed(name: str) -> dict[str, str]:
     return {"i:type": name}
 
 
-def document(root: Node) -> str:
+def document(root: XmlElement) -> str:
     """Return the text of an element with all elements below it."""
     return "".join(_parts(root))
 
 
-def _parts(node: Node) -> Iterable[str]:
+def _parts(node: XmlElement) -> Iterable[str]:
     attributes = "".join(f' {name}="{_attribute(text)}"' for name, text in node.attributes.items())
     if not node.children and not node.text:
         yield f"<{node.name}{attributes} />"

@@ -100,7 +100,9 @@ class Form:
             raw: the encoded message, whose decimals are the client's but for those in the body.
             table: the headers with which it is stored.
         """
-        if not self.reads_all and (headers.BODY in table or not _is_plain(table)):
+        if not self.reads_all and (
+            headers.BODY in table or (headers.SECTIONS in table and not _is_plain(table))
+        ):
             raw = readable(raw, self.write_decimal)
         if not self.takes_any_reason and (
             headers.SECTIONS in table

@@ -31,6 +31,8 @@ from bridge.wire.mapping.names import (
     SENDER_ANNOTATIONS,
     SERVICE_ANNOTATIONS,
 )
+from bridge.wire.mapping.order import set_order
+from bridge.wire.mapping.relayed import check_allowed
 from bridge.wire.record import Record
 
 UINT_MAX = 2**32 - 1
@@ -38,9 +40,8 @@ SHORT_STRING_BYTES_MAX = 255
 """RabbitMQ's limit for a property and for a header's name."""
 
 READABLE_BYTES_MAX = 32_000
-"""Maximum size of application properties in readable form; larger ones are kept in the exact form
-only: RabbitMQ closes the connection over a header frame above 131,064 bytes (measured on 4.0
-and 4.3)."""
+"""Maximum size of application properties in readable form; larger ones are in the exact form only:
+RabbitMQ closes the connection over a header frame above 131,064 bytes (measured: 4.0, 4.3)."""
 
 KEY_CHARACTERS_MAX = 128
 """Service Bus's limit for message id, session ids and partition keys."""
@@ -50,9 +51,7 @@ _DIRECT_REPLY_TO = headers.DIRECT_REPLY_TO.encode()
 
 _STRING_CODES = (0xA1, 0xB1)
 _SYMBOL_CODES = (0xA3, 0xB3)
-
 _ULONGS = b"\x80\x53\x44"
-
 _KEYS = frozenset({"message-id", "group-id", "reply-to-group-id"})
 
 
@@ -88,6 +87,7 @@ def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
         ArgumentOutOfRange: an id or a key is too long, or the scheduled time before the year 1.
         ArgumentError: a property or an annotation is a decimal that .NET cannot hold.
         NotAllowed: the message has a session id and a different partition key.
+        InvalidField: it has the annotations of a relay's copy.
     """
     found = part.split_sections(raw)
     if found.has_rare_arrays:
@@ -268,6 +268,7 @@ def _read_annotations(found: part.Sections, table: Table, exact: dict[int, bytes
                 table[name] = ("S", field[1])
             is_exact = is_exact and field_is_exact
         elif key not in SERVICE_ANNOTATIONS:
+            check_allowed(key)
             is_exact = False
     if not is_exact:
         # never empty: something that is not the service's needs the exact form
@@ -370,6 +371,8 @@ def _read_application_properties(
         exact[part.APPLICATION_PROPERTIES] = section
     elif not is_exact:
         exact[part.APPLICATION_PROPERTIES] = found.section(part.APPLICATION_PROPERTIES)
+    elif len(readable) > 1:
+        set_order(table, list(readable))
 
 
 def _read_body(found: part.Sections, table: Table) -> bytes:

@@ -38,6 +38,7 @@ from bridge.wire.mapping.fields import (
 )
 from bridge.wire.mapping.inward import UINT_MAX, application_fields
 from bridge.wire.mapping.names import SENDER_ANNOTATIONS, SERVICE_ANNOTATIONS
+from bridge.wire.mapping.order import in_order, set_order
 from bridge.wire.mapping.properties import properties_section, text_or_null
 from bridge.wire.record import Record
 
@@ -49,6 +50,10 @@ _LOCK_TOKEN = encode_symbol(b"x-opt-lock-token")
 _MESSAGE_STATE = encode_symbol(b"x-opt-message-state")
 _SCHEDULED = encode_symbol(headers.SCHEDULED_ENQUEUE_TIME.encode())
 _OMITTED = b"omitted-message-body-size"
+
+_COUNT_MAX = 2**31 - 2
+"""The most failed deliveries that are told: .NET shows one more, as an int."""
+
 _pack_long = struct.Struct(">q").pack
 
 _STRING_ANNOTATIONS = (
@@ -162,7 +167,7 @@ def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> b
         NULL if priority is None or not 0 <= priority < 256 else bytes((0x50, priority)),
         NULL if time_to_live_ms is None else encode_uint(min(time_to_live_ms, UINT_MAX)),
         _flag(table, headers.FIRST_ACQUIRER),
-        encode_uint(min(max(delivery_count, 0), UINT_MAX)),
+        encode_uint(min(max(delivery_count, 0), _COUNT_MAX)),
     ]
     return _HEADER + encode_list(items)
 
@@ -246,7 +251,7 @@ def _application_properties(
     else:
         pairs = [
             (encode_string(utf8(name)), encode_field(field))
-            for name, field in application_fields(table).items()
+            for name, field in in_order(table, application_fields(table))
         ]
         if properties.app_id is not None:
             app_id = encode_string(utf8(properties.app_id))
@@ -304,7 +309,7 @@ def merge_properties(record: Record, changes: Table, removed: Iterable[str] = ()
     else:
         pairs = {
             encode_string(utf8(name)): encode_field(field)
-            for name, field in application_fields(table).items()
+            for name, field in in_order(table, application_fields(table))
         }
         needs_exact = False
     for name in removed:
@@ -320,12 +325,17 @@ def merge_properties(record: Record, changes: Table, removed: Iterable[str] = ()
             table.pop(name, None)
             is_exact = False
         needs_exact = needs_exact or not is_exact
+    set_order(table, [] if needs_exact else [_name_of(key) for key in pairs])
     if needs_exact:
         sections = part.Sections(b"") if exact is None else exact
         value = encode_map(list(pairs.items()))
         raw = sections.with_section(part.APPLICATION_PROPERTIES, value)
         table[headers.SECTIONS] = ("x", raw)
     return Record(replace(record.properties, headers=table), record.body)
+
+
+def _name_of(key: bytes) -> str:
+    return (textual(key, 0, len(key)) or b"").decode(errors="surrogateescape")
 
 
 def _readable(field: FieldValue, encoded: bytes) -> tuple[FieldValue | None, bool]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.wire.amqp10.errors import DecodeError
-from bridge.wire.amqp10.whole import Allowance, check, plain_items, to_store
+from bridge.wire.amqp10.whole import MemoryAllowance, check, plain_items, to_store
 from bridge.wire.mapping.fields import (
     MappingError,
     Span,
@@ -154,7 +154,7 @@ def split_sections(raw: bytes) -> Sections:
     """
     found = Sections(raw)
     at, last = 0, HEADER
-    allowance: Allowance | None = None
+    allowance: MemoryAllowance | None = None
     size = len(raw)
     while at < size:
         value_at, code = _descriptor(raw, at)
@@ -184,6 +184,26 @@ def split_sections(raw: bytes) -> Sections:
     return found
 
 
+def annotations_at(raw: bytes) -> tuple[int, int, int] | None:
+    """Return the message annotations of an encoded message, as `Sections.at` has them.
+
+    Sections behind them are not looked at, those before them only for their ends.
+
+    Raises:
+        MappingError: no section begins there, or it is cut short.
+    """
+    at = 0
+    while at < len(raw):
+        value_at, code = _descriptor(raw, at)
+        end = skip_value(raw, value_at)
+        if code == MESSAGE_ANNOTATIONS:
+            return at, value_at, end
+        if code != HEADER and code not in _ANYWHERE:
+            return None
+        at = end
+    return None
+
+
 def _plain_items(raw: bytes, code: int, at: int) -> list[Span] | None:
     """Return the items of a section if one pass can prove the section valid, else `None`."""
     if at + 2 >= len(raw):
@@ -196,7 +216,7 @@ def _plain_items(raw: bytes, code: int, at: int) -> list[Span] | None:
     return plain_items(raw, at) if is_short else None
 
 
-def _end(raw: bytes, code: int, value_at: int, allowance: Allowance) -> int:
+def _end(raw: bytes, code: int, value_at: int, allowance: MemoryAllowance) -> int:
     """Check that a section is complete and of the right form; return the section's end."""
     if value_at >= len(raw):
         raise MappingError(f"the section at byte {value_at} has no value")

@@ -44,7 +44,7 @@ _MS = timedelta(milliseconds=1)
 
 
 @dataclass(slots=True)
-class Given:
+class SenderProperties:
     """The properties that a sender gives.
 
     Attributes:
@@ -87,14 +87,14 @@ def parse_json(text: str | bytes, what: str) -> Any:
         raise ArgumentError(f"{what} cannot be read as JSON: {error}.") from None
 
 
-def read_broker_properties(said: Any) -> Given:
+def read_broker_properties(said: Any) -> SenderProperties:
     """Return the properties in a decoded JSON object; `null` stands for a missing one.
 
     Raises:
         ArgumentError: it is no object, or a property has another type.
         ArgumentOutOfRange: TimeToLive is not positive.
     """
-    given = Given()
+    given = SenderProperties()
     if said is None:
         return given
     if not isinstance(said, dict):

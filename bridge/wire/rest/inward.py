@@ -19,7 +19,7 @@ from bridge.wire.amqp10.scalars import Symbol, Timestamp
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.inward import UINT_MAX
 from bridge.wire.mapping.properties import ABSOLUTE_EXPIRY_MAX_MS
-from bridge.wire.rest.broker_properties import Given, parse_json, read_broker_properties
+from bridge.wire.rest.broker_properties import SenderProperties, parse_json, read_broker_properties
 from bridge.wire.rest.header_fields import typed
 
 BATCH_TYPE = "application/vnd.microsoft.servicebus.json"
@@ -29,7 +29,11 @@ _TRUE = b"\x41"
 
 
 def encode(
-    body: bytes, given: Given, custom: Mapping[str, Any], content_type: str | None, now_ms: int
+    body: bytes,
+    given: SenderProperties,
+    custom: Mapping[str, Any],
+    content_type: str | None,
+    now_ms: int,
 ) -> bytes:
     """Return an AMQP 1.0 message with the body as its data.
 

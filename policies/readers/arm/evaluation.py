@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from policies.errors import Place
+from policies.errors import Position
 from policies.readers.arm import expression, functions
 from policies.readers.arm.expression import BadExpression, Call, Expression, Literal, Member
 from policies.readers.arm.unresolved import is_unresolved, reason, unresolved
@@ -260,19 +260,19 @@ def _typed(value: object, kind: str) -> object:
 _LAMBDA_FUNCTIONS = {"map", "filter", "reduce", "sort", "groupby", "mapvalues", "toobject"}
 
 
-def wrap(value: Any, place: Place) -> Node:
+def wrap(value: Any, place: Position) -> Node:
     """Return the node of a plain value; all nodes in it have the line of `place`."""
     if isinstance(value, dict):
         return Node(
             {
-                str(key): wrap(each, Place(line=place.line, path=place.path + step(str(key))))
+                str(key): wrap(each, Position(line=place.line, path=place.path + step(str(key))))
                 for key, each in value.items()
             },
             place,
         )
     if isinstance(value, list):
         items = [
-            wrap(each, Place(line=place.line, path=f"{place.path}[{index}]"))
+            wrap(each, Position(line=place.line, path=f"{place.path}[{index}]"))
             for index, each in enumerate(value)
         ]
         return Node(items, place)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.errors import Place
+from policies.errors import Position
 from policies.readers.arm.evaluation import Scope
 from policies.readers.arm.unresolved import is_unresolved
 from policies.readers.jsontext import Node
 
 
-def refused_parameters(scope: Scope) -> Iterator[tuple[Place, str]]:
+def refused_parameters(scope: Scope) -> Iterator[tuple[Position, str]]:
     """Yield place and message of each parameter that has no value or breaks a constraint.
 
     A value that only Azure knows is not checked.

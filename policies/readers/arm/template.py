@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from policies.errors import Place
+from policies.errors import Position
 from policies.readers.arm.evaluation import Scope
 from policies.readers.arm.parameters import refused_parameters
 from policies.readers.arm.unresolved import is_unresolved, reason, unresolved
@@ -18,7 +18,7 @@ _IS_NAMESPACE = re.compile(r"(?:.*/)?microsoft\.servicebus/namespaces(?:/[^/]+)?
 RULES = "namespaces/topics/subscriptions/rules"
 DEPLOYMENT = "microsoft.resources/deployments"
 
-Note = Callable[[Place, str, str], None]
+Note = Callable[[Position, str, str], None]
 """Takes the place, the kind of thing, and what could not be taken over."""
 
 

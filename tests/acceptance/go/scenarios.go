@@ -25,7 +25,7 @@ import (
 
 const (
 	lock     = 5 * time.Second
-	patience = 10 * time.Second
+	patience = 2 * time.Minute
 	silence  = time.Second
 )
 
@@ -84,7 +84,8 @@ func (b *bus) singleSend() string {
 	equal("m1", message.MessageID, "message id")
 	equal(uint32(1), message.DeliveryCount, "delivery count")
 	check(*message.SequenceNumber > 0, "sequence number")
-	check(message.EnqueuedTime.Sub(before).Abs() < 5*time.Second, "enqueued time")
+	check(message.EnqueuedTime.After(before.Add(-time.Second)), "enqueued before the send")
+	check(!message.EnqueuedTime.After(time.Now()), "enqueued later")
 	check(message.LockedUntil.After(time.Now()), "locked until")
 	b.complete(receiver, message)
 	b.expectSilence(receiver)
@@ -451,7 +452,7 @@ func (b *bus) tooLarge() string {
 func (b *bus) wrongKey() string {
 	text := regexp.MustCompile("SharedAccessKey=[^;]*").
 		ReplaceAllString(b.text, "SharedAccessKey=wrong")
-	client, err := azservicebus.NewClientFromConnectionString(text, options())
+	client, err := azservicebus.NewClientFromConnectionString(text, nil) // it would retry
 	must(err)
 	defer client.Close(b.ctx)
 	sender := b.sender(client, b.queue)
@@ -568,7 +569,7 @@ func run(text, queue string, do func(*bus) string) (ok bool, detail string) {
 	client, err := azservicebus.NewClientFromConnectionString(text, options())
 	must(err)
 	// A settlement by a session that is lost is tried anew by this client for up to a minute.
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	defer client.Close(context.Background())
 	return true, do(&bus{ctx: ctx, text: text, queue: queue, client: client})
@@ -576,8 +577,10 @@ func run(text, queue string, do func(*bus) string) (ok bool, detail string) {
 
 func main() {
 	text, queue, wanted := os.Args[1], os.Args[2], os.Args[3:]
-	for _, scenario := range scenarios {
-		if len(wanted) > 0 && !slices.Contains(wanted, scenario.name) {
+	share, shares := 0, 1
+	fmt.Sscanf(os.Getenv("SHARE"), "%d/%d", &share, &shares)
+	for place, scenario := range scenarios {
+		if place%shares != share || len(wanted) > 0 && !slices.Contains(wanted, scenario.name) {
 			continue
 		}
 		started := time.Now()

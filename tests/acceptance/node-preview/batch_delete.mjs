@@ -58,7 +58,7 @@ const scenarios = {
   async others(client, queue) {
     await send(client, queue, ["locked", "waits"]);
     const receiver = client.createReceiver(queue);
-    const [locked] = await receiver.receiveMessages(1, { maxWaitTimeInMs: 5000 });
+    const [locked] = await receiver.receiveMessages(1, { maxWaitTimeInMs: 120_000 });
     assert.equal(await receiver.purgeMessages(), 1);
     await receiver.completeMessage(locked);
     const topic = `${prefix}-topic`;
@@ -72,7 +72,7 @@ const scenarios = {
     await send(client, queue, ["a", "b"]);
     const receiver = client.createReceiver(queue);
     for (let left = 2; left > 0; ) {
-      const messages = await receiver.receiveMessages(left, { maxWaitTimeInMs: 5000 });
+      const messages = await receiver.receiveMessages(left, { maxWaitTimeInMs: 120_000 });
       for (const message of messages) await receiver.deadLetterMessage(message);
       left -= messages.length;
     }

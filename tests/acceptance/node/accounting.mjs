@@ -2,7 +2,8 @@
 //
 //   node --require ./corrected.cjs accounting.mjs KIND CONNECTION_STRING PLACE
 //
-// KIND is processor (subscribe, with a handler that throws), batch or sessions. Ends with its input.
+// KIND is processor (subscribe, with a handler that throws), batch or sessions. Ends with its input:
+// with 3 if the client has left something open, as it may when its connection was lost.
 import { ServiceBusClient } from "@azure/service-bus";
 
 const [kind, connectionString, place] = process.argv.slice(2);
@@ -11,6 +12,9 @@ const BATCH = 20;
 const AT_ONCE = 20;
 const PAUSE_MS = 200;
 const IN_SESSION = 15;
+// The client's own timers are 60 s: by then it has ended, or something of it stays open for good.
+const ENDS_WITHIN_MS = 120_000;
+const UNCLOSED = 3;
 const SHARES = [
   [68, "complete"],
   [80, "abandon"],
@@ -101,11 +105,14 @@ async function handle(receiver, message, fate, isProcessor) {
 
 async function processor() {
   const receiver = of("createReceiver", unrenewed);
+  const atWork = new Set();
   const running = receiver.subscribe(
     {
       async processMessage(message) {
         got(message, message.lockedUntilUtc);
-        await handle(receiver, message, fateOf(message, false), true);
+        const work = handle(receiver, message, fateOf(message, false), true);
+        atWork.add(work);
+        await work.finally(() => atWork.delete(work));
       },
       async processError({ error, errorSource }) {
         if (errorSource !== "processMessageCallback") console.error(errorSource, String(error));
@@ -115,6 +122,8 @@ async function processor() {
   );
   while (!isEnding) await pause(PAUSE_MS);
   await running.close();
+  // What a handler settles after the client was closed opens a connection that nothing closes.
+  await Promise.allSettled(atWork);
   await receiver.close();
 }
 
@@ -153,6 +162,18 @@ async function sessions() {
   }
 }
 
-process.stdin.on("end", () => (isEnding = true)).resume();
+function leave() {
+  console.error("left open:", process.getActiveResourcesInfo().join(", "));
+  process.exit(UNCLOSED);
+}
+
+function end() {
+  isEnding = true;
+  setTimeout(leave, ENDS_WITHIN_MS).unref();
+}
+
+process.exitCode = UNCLOSED; // what Node ends with when nothing is left to wait for, but a close
+process.stdin.on("end", end).resume();
 await { processor, batch, sessions }[kind]();
 await client.close();
+process.exitCode = 0;

@@ -13,7 +13,7 @@ import { ServiceBusAdministrationClient, ServiceBusClient } from "@azure/service
 
 const [host, queue, ...chosen] = process.argv.slice(2);
 const { AUTHORITY, TENANT, APPLICATION, SECRET } = process.env;
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 120_000;
 const PAUSE_MS = 200;
 
 const credential = AUTHORITY

@@ -85,7 +85,7 @@ def before(client: ServiceBusClient, queue: str) -> None:
     send(client, queue, *(f"young {number}" for number in range(5)))
     with client.get_queue_receiver(queue) as receiver:
         assert receiver.purge_messages(before=limit) == 2
-        messages = receiver.receive_messages(5, max_wait_time=5)
+        messages = receiver.receive_messages(5, max_wait_time=120)
         assert bodies(messages)[0] == "young 0", bodies(messages)
         assert [message.delivery_count for message in messages] == [0] * len(messages)
         for message in messages:
@@ -102,7 +102,7 @@ def others(client: ServiceBusClient, queue: str) -> None:
             ServiceBusMessage("scheduled"), now(timedelta(minutes=5))
         )
     with client.get_queue_receiver(queue) as receiver:
-        locked, deferred = receiver.receive_messages(2, max_wait_time=5)
+        locked, deferred = receiver.receive_messages(2, max_wait_time=120)
         receiver.defer_message(deferred)
         assert receiver.purge_messages(before=now(timedelta(hours=1))) == 1
         receiver.complete_message(locked)
@@ -118,12 +118,12 @@ def dead_letters(client: ServiceBusClient, queue: str) -> None:
     """A dead-letter queue, whose messages are in no order of their times."""
     send(client, queue, "first", "second")
     with client.get_queue_receiver(queue) as receiver:
-        early = receiver.receive_messages(2, max_wait_time=5)
+        early = receiver.receive_messages(2, max_wait_time=120)
         time.sleep(0.05)
         limit = now()
         time.sleep(0.05)
         send(client, queue, "third")
-        for message in [*receiver.receive_messages(1, max_wait_time=5), *early]:
+        for message in [*receiver.receive_messages(1, max_wait_time=120), *early]:
             receiver.dead_letter_message(message)
     with client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
         assert receiver.delete_messages(before=limit) == 2
@@ -149,7 +149,7 @@ def session(client: ServiceBusClient, queue: str) -> None:
     send(client, queue, "b0", session_id="b")
     with client.get_queue_receiver(queue, session_id="a") as receiver:
         assert receiver.delete_messages(max_message_count=1) == 1
-        (message,) = receiver.receive_messages(1, max_wait_time=5)
+        (message,) = receiver.receive_messages(1, max_wait_time=120)
         assert str(message) == "a1"
         assert receiver.purge_messages() == 1
         receiver.complete_message(message)

@@ -27,7 +27,7 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 
 HOST, QUEUE, *CHOSEN = sys.argv[1:]
 CA = os.environ["CA"]
-PATIENCE_S = 60
+PATIENCE_S = 120
 PAUSE_S = 0.2
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bridge.admin.answers import Answer, answered
+from bridge.admin.answers import HttpAnswer, answered
 from bridge.broker.errors import ConnectionLost
 
 
@@ -23,7 +23,7 @@ def test_a_change_that_rabbitmq_may_have_made_is_not_refused(
 ) -> None:
     """A client tries again after both; of a change it knows that it may be made."""
 
-    async def lost() -> Answer:
+    async def lost() -> HttpAnswer:
         raise ConnectionLost(text="the cable")
 
     answer = asyncio.run(answered(lost(), method, "host", "/orders"))

@@ -11,8 +11,8 @@ from aiohttp.test_utils import make_mocked_request
 
 from bridge.access.access import Access
 from bridge.admin.request_rights import RequestRights, rights_of
-from bridge.model.access_policy import Policy
-from bridge.model.access_rules import RuleSet, Segments
+from bridge.model.access_policy import AccessPolicy
+from bridge.model.access_rules import AccessRuleSet, Segments
 from bridge.model.claims import Claims
 from bridge.model.entity import AuthorizationRule, Right
 from bridge.model.errors import Unauthorized
@@ -23,7 +23,7 @@ KEY = "a-key-of-this-test"
 OWNER = AuthorizationRule(name="owner", primary_key=KEY, rights=frozenset(Right))
 OF_Q = AuthorizationRule(name="of-q", primary_key=KEY, rights=frozenset({Right.LISTEN}))
 OF_TARGET = AuthorizationRule(name="of-target", primary_key=KEY, rights=frozenset({Right.SEND}))
-NOBODY = Policy()
+NOBODY = AccessPolicy()
 
 
 def token(rule: AuthorizationRule, path: str = "") -> str:
@@ -50,8 +50,8 @@ def refused(found: RequestRights) -> None:
 
 
 async def test_a_right_that_is_taken_away_under_way_is_gone_for_administration_too() -> None:
-    """What the token and the one for the target of forwarding give is asked of the rules now."""
-    access = Access(RuleSet(namespace=(OWNER,)))
+    """The token's rights, and those at the target of forwarding, follow the rules at once."""
+    access = Access(AccessRuleSet(namespace=(OWNER,)))
     found = await rights(access, token(OWNER))
     found.check("PUT", "q", "", Right.MANAGE)
     found.check_target("ForwardTo", "target")
@@ -62,10 +62,10 @@ async def test_a_right_that_is_taken_away_under_way_is_gone_for_administration_t
 async def test_the_right_to_forward_is_of_the_rules_as_they_are_now() -> None:
     """A supplementary token does not keep what its rule has lost."""
     of_q = {"q": (OF_Q,)}
-    access = Access(RuleSet(entities={**of_q, "target": (OF_TARGET,)}))
+    access = Access(AccessRuleSet(entities={**of_q, "target": (OF_TARGET,)}))
     found = await rights(access, token(OF_Q, "q"), token(OF_TARGET, "target"))
     found.check_target("ForwardTo", "target")
-    access.replace(Policy(RuleSet(entities=of_q)))
+    access.replace(AccessPolicy(AccessRuleSet(entities=of_q)))
     with pytest.raises(Unauthorized):
         found.check_target("ForwardTo", "target")
 
@@ -73,7 +73,7 @@ async def test_the_right_to_forward_is_of_the_rules_as_they_are_now() -> None:
 class _Waiting(Access):
     """Waits in the verification of supplementary tokens, as for the key of an issuer."""
 
-    def __init__(self, rules: RuleSet) -> None:
+    def __init__(self, rules: AccessRuleSet) -> None:
         super().__init__(rules)
         self.begun, self.may_go_on = asyncio.Event(), asyncio.Event()
 
@@ -87,7 +87,7 @@ class _Waiting(Access):
 
 async def test_a_right_is_gone_that_is_taken_away_while_another_token_waits() -> None:
     """The request's own token was verified before the change."""
-    access = _Waiting(RuleSet(namespace=(OWNER, OF_TARGET)))
+    access = _Waiting(AccessRuleSet(namespace=(OWNER, OF_TARGET)))
     waiting = asyncio.create_task(rights(access, token(OWNER), token(OF_TARGET)))
     await access.begun.wait()
     access.replace(NOBODY)

@@ -118,7 +118,7 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_a_request_that_trickles() -> None:
-    """Who sends a header a moment is ended too."""
+    """A client that sends a header now and then is ended too."""
     async with admin(request_s=0.2) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /health HTTP/1.1\r\n")

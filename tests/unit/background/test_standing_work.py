@@ -20,6 +20,9 @@ AWAITED = {
     ("broker/reconnect.py", "_run"): "awaited by the function that begins it",
     ("broker/streams/stream_reader.py", "comes"): "awaited by the function that begins it",
     ("cli/stopping.py", "within"): "awaited by the function that begins it",
+    ("commands/collecting.py", "collected"): "awaited by the function that begins it",
+    ("commands/receive.py", "_next"): "awaited by the function that begins it",
+    ("commands/running.py", "_run"): "awaited by the function that begins it",
     (
         "engine/administration/bulk_declaration.py",
         "_carry_out",
@@ -31,15 +34,26 @@ AWAITED = {
     ("engine/ownership/ownership.py", "stand_by"): "awaited by each caller",
     ("engine/receiving/receivers.py", "end"): "awaited by the function that begins it",
     ("engine/sessions/acceptance.py", "_start"): "awaited by `_first`, which begins it",
-    ("gateway/work.py", "spawn"): "its error ends the client's connection (`on_failed`)",
+    ("gateway/client/work.py", "spawn"): "its error ends the client's connection (`on_failed`)",
+    ("remote/authorization.py", "ensure"): "awaited by each caller",
+    (
+        "relay/running/route_run.py",
+        "_unless_stopped",
+    ): "awaited, or cancelled, by the function that begins it",
+    (
+        "relay/running/route_run.py",
+        "_until_one_ends",
+    ): "awaited, or cancelled, by the function that begins it",
+    ("remote/stream.py", "__init__"): "tells the connection that it is lost when it ends",
+    ("remote/stream.py", "_run"): "what ends the writing ends the reading, which tells",
     ("rest/reception.py", "message"): "awaited, or cancelled, by the function that begins it",
     (
-        "sidecar/leader.py",
+        "sidecar/leader/leader.py",
         "_first",
     ): "its error is counted as unhandled; the term ends all the same",
-    ("sidecar/leader.py", "run"): "awaited by the function that begins it",
-    ("sidecar/leader.py", "start"): "its error ends the leader's term",
-    ("sidecar/left_out.py", "_ask"): "awaited by the function that begins it",
+    ("sidecar/leader/leader.py", "run"): "awaited by the function that begins it",
+    ("sidecar/leader/leader.py", "start"): "its error ends the leader's term",
+    ("sidecar/subscriptions/left_out.py", "_ask"): "awaited by the function that begins it",
 }
 """Tasks outside of the supervisor and of `background.tasks`, and who sees how they end."""
 

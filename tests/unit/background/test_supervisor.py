@@ -96,7 +96,7 @@ async def keep(supervisor: Supervisor) -> AsyncIterator[Keep]:
 async def test_work_that_ends_is_begun_again(
     supervisor: Supervisor, keep: Keep, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever has ended it: the log, health and a metric name it."""
+    """The log, health and a metric name it, and its error."""
     runs = Runs()
     one = keep(runs)
     await runs.reach(1)
@@ -184,7 +184,7 @@ async def test_work_may_end_when_it_says_so(supervisor: Supervisor, keep: Keep) 
 async def test_an_error_that_makes_going_on_senseless_ends_the_process(
     supervisor: Supervisor, keep: Keep
 ) -> None:
-    """Whoever waits for something else gets the error; before, and after."""
+    """Waiting callers get the error too, those that began before and those that begin after."""
     runs = Runs()
     keep(runs, is_final=lambda error: isinstance(error, PermissionError))
     await runs.reach(1)

@@ -65,7 +65,7 @@ def test_a_name_with_a_port(tmp_path: Path) -> None:
 
 
 def test_keys_are_their_owners(tmp_path: Path) -> None:
-    """Nobody else can read them; everybody may read the CA."""
+    """Only the owner can read a private key; everybody can read the CA's certificate."""
     own_certificate(tmp_path / "tls", now=NOW)
 
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "tls").iterdir()}
@@ -73,7 +73,7 @@ def test_keys_are_their_owners(tmp_path: Path) -> None:
 
 
 def test_it_is_kept(tmp_path: Path) -> None:
-    """What is there and good is used, and a name less takes none away."""
+    """A good certificate that is there is used, also when it has one name more than needed."""
     own_certificate(tmp_path, ["bus.example"], now=NOW)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     again = own_certificate(tmp_path, now=NOW + SERVER_TIME / 2)
@@ -97,7 +97,7 @@ def test_a_name_more_and_an_end_near_renew_it(tmp_path: Path) -> None:
 
 
 def test_a_ca_is_made_anew(tmp_path: Path) -> None:
-    """When it would end before its certificate, or its key is gone or another's."""
+    """When it would expire before the certificate, or its key is missing or another one."""
     ca = own_certificate(tmp_path, now=NOW).ca
     found = [ca.read_bytes()]
     own_certificate(tmp_path, now=NOW + CA_TIME - SERVER_TIME / 2)
@@ -125,7 +125,7 @@ def test_bridges_that_start_at_once_agree(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["ca.pem", "server.pem"])
 def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
-    """It is not replaced behind the back of those who trust it."""
+    """It is not replaced: clients may trust it."""
     own_certificate(tmp_path, now=NOW)
     (tmp_path / name).write_text("-----BEGIN CERTIFICATE-----\nnothing\n")
 

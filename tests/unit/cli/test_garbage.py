@@ -18,7 +18,7 @@ class Cycle:
 
 
 def test_a_collection_does_not_look_again_at_what_many_have_survived() -> None:
-    """What is in a cycle and ends later waits until the whole heap is looked at."""
+    """A cycle that ends later waits until the whole heap is looked at."""
     with garbage.in_steps() as collections:
         survivors = [Cycle() for _ in range(garbage.STEP_OBJECTS + 1)]
         gc.collect()

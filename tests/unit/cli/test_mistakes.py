@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -59,3 +60,19 @@ def test_no_certificate_is_offered_that_the_bridge_does_not_serve(
     assert code == 2
     assert "--tls-name" in text
     assert not list(tmp_path.iterdir())
+
+
+def test_an_interruption_is_one_sentence(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a command waits for its user: with the exit code that shells have for it."""
+
+    class Interrupted(io.StringIO):
+        def read(self, size: int | None = -1) -> str:
+            raise KeyboardInterrupt
+
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"rules": [{"name": "all", "primaryKey": "key", "rights": ["Send"]}]}')
+    monkeypatch.setattr("sys.stdin", Interrupted())
+    code, text = said("auth", "check", str(rules), "--token-file", "-")
+    assert (code, text) == (130, "busbridge: interrupted.\n")

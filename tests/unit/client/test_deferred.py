@@ -19,8 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from bridge.client.constants import ServiceBusReceiveMode
 from bridge.client.core.call import Call
 from bridge.client.core.held_session import HeldSession
-from bridge.client.core.namespace import Namespace
-from bridge.client.core.receiving import Queue
+from bridge.client.core.namespace import ClientNamespace
+from bridge.client.core.receiving import ReceiveSource
 from bridge.client.core.session_source import SessionSource
 from bridge.client.core.wire import Delivery
 from bridge.client.exceptions import ServiceBusConnectionError
@@ -164,7 +164,7 @@ def a_message(number: int, token: UUID | None = None, until_ms: int | None = Non
     )
 
 
-def a_session(wire: ScriptedWire, namespace: Namespace) -> SessionSource:
+def a_session(wire: ScriptedWire, namespace: ClientNamespace) -> SessionSource:
     """A session that was just accepted."""
     source = SessionSource("orders", "s", DELETES, None)
     source.opened(
@@ -181,10 +181,10 @@ class Client:
 
     def __init__(self) -> None:
         self.wire = ScriptedWire()
-        self.namespace = Namespace(cast(Any, self.wire), cast(Any, self.wire))
+        self.namespace = ClientNamespace(cast(Any, self.wire), cast(Any, self.wire))
         self.bridge = Bridge(self.wire)
         self.session = a_session(self.wire, self.namespace)
-        self.queue = Queue(EntityPath("orders"), DELETES)
+        self.queue = ReceiveSource(EntityPath("orders"), DELETES)
 
     def begin(self, numbers: list[int], *, in_session: bool) -> tuple[Call[Any], Future[Any]]:
         """Begin a call as a lane does."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from bridge.client.core.directory import Directory
+from bridge.client.core.directory import KnownDefinitions
 from bridge.client.core.publisher import TIMEOUT_S, Publisher
 from bridge.client.core.wire import Delivery
 from bridge.client.exceptions import OperationTimeoutError
@@ -24,7 +24,7 @@ def test_a_bridge_that_does_not_answer_is_not_asked_again() -> None:
     """It may hang while others do not: the next question is for whoever answers first."""
     wire = ScriptedWire()
     any_wire = cast(Any, wire)
-    directory = Directory(any_wire, Publisher(any_wire), lambda path: ())
+    directory = KnownDefinitions(any_wire, Publisher(any_wire), lambda path: ())
     answers: list[bytes | Exception] = []
     directory.ask({"do": text("one")}, answers.append)
     (channel,) = wire.channels

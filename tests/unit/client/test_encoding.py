@@ -124,7 +124,7 @@ def test_what_cannot_be_sent_is_refused() -> None:
 
 
 def test_a_batch_is_bounded() -> None:
-    """What does not fit leaves it as it was."""
+    """A message that does not fit leaves the batch as it was."""
     batch = ServiceBusMessageBatch(max_size_in_bytes=500)
     batch.add_message(ServiceBusMessage("x" * 100))
     size = batch.size_in_bytes

@@ -17,15 +17,15 @@ from bridge.client.constants import ServiceBusReceiveMode
 from bridge.client.core.entity_receiver import EntityReceiver
 from bridge.client.core.publisher import Publisher
 from bridge.client.core.pull import Begun
-from bridge.client.core.settlements import Settlements
+from bridge.client.core.settlements import ClientSettlements
 from bridge.client.core.wire import Delivery
-from bridge.machine.settled import SettledMemory
+from bridge.machine.queue.settled import SettledMemory
 from bridge.message.received import Received
 from bridge.model.entity import Queue, Tier
 from bridge.model.name import SubQueue
 from bridge.topology import names
 from bridge.topology.capabilities import Capabilities
-from bridge.topology.description import Described
+from bridge.topology.description import DescribedEntity
 from bridge.wire import stamp
 from bridge.wire.basic import Properties
 from tests.fixtures.scripted_wire import ScriptedWire
@@ -33,22 +33,27 @@ from tests.fixtures.scripted_wire import ScriptedWire
 QUEUE = Queue(name="orders")
 
 
-def described(queue: Queue = QUEUE, version: str = "4.3.6") -> Described:
+def described(
+    queue: Queue = QUEUE, version: str = "4.3.6", *, is_clustered: bool = False
+) -> DescribedEntity:
     """Return what a client knows of a queue."""
-    return Described(queue, Capabilities.of(version), is_clustered=False, tier=Tier.STANDARD)
+    capabilities = Capabilities.of(version)
+    return DescribedEntity(queue, capabilities, is_clustered=is_clustered, tier=Tier.STANDARD)
 
 
-def a_receiver(wire: ScriptedWire, version: str = "4.3.6") -> EntityReceiver:
+def a_receiver(
+    wire: ScriptedWire, version: str = "4.3.6", *, is_clustered: bool = False
+) -> EntityReceiver:
     """Return what a client has of it."""
     any_wire = cast(Any, wire)
     publisher = Publisher(any_wire)
     return EntityReceiver(
-        described(version=version),
+        described(version=version, is_clustered=is_clustered),
         SubQueue.NONE,
         wire=any_wire,
         publisher=publisher,
         settled=SettledMemory(1 << 20),
-        settlements=Settlements(any_wire, publisher),
+        settlements=ClientSettlements(any_wire, publisher),
     )
 
 
@@ -86,6 +91,35 @@ def test_a_call_that_fills_up_while_it_ends_keeps_its_locks() -> None:
         assert token is not None
         receiver.complete(token, Future())
     assert channel.acked == [1, 2]
+
+
+def test_a_client_that_leaves_cancels_all_windows_that_share_a_channel() -> None:
+    """RabbitMQ would deliver to the others of them: to nobody, and counted before 4.3."""
+    wire = ScriptedWire()
+    receiver = a_receiver(wire, "4.0.5", is_clustered=True)
+    first: Future[list[Received]] = Future()
+    receiver.pull(1, None, ServiceBusReceiveMode.PEEK_LOCK, first)
+    wire.turn()
+    (channel,) = wire.channels
+    channel.looks.pop()(0, 0)
+    wire.turn()
+    assert channel.deliver is not None
+    channel.deliver(a_delivery(1))
+    wire.turn()
+    receiver.pull(2, None, ServiceBusReceiveMode.PEEK_LOCK, Future())
+    wire.turn()
+    channel.looks.pop()(0, 1)
+    wire.turn()
+    (got,) = first.result(0)
+    assert got.lock_token is not None
+    receiver.complete(got.lock_token, Future())  # its window is filled again
+    wire.turn()
+    assert len(channel.consumers) == 2
+    left: list[bool] = []
+    receiver.leave(lambda: left.append(True))
+    wire.turn()
+    assert channel.consumers == {}
+    assert left == [True]
 
 
 def test_messages_whose_locks_end_together_go_back_by_their_numbers() -> None:
@@ -167,6 +201,55 @@ def test_what_an_interrupted_caller_would_have_deleted_goes_back() -> None:
     assert (channel.acked, channel.returned, receiver.held_count) == ([], [1, 2], 0)
 
 
+def test_nothing_is_fetched_while_the_last_message_of_a_channel_goes_back() -> None:
+    """Newer messages on the next channel would overtake it."""
+    wire = ScriptedWire()
+    receiver = a_receiver(wire)
+    answer: Future[list[Received]] = Future()
+    begun = receiver.pull(1, None, DELETES, answer)
+    wire.turn()
+    (channel,) = wire.channels
+    channel.is_slow = True
+    assert channel.deliver is not None
+    channel.deliver(a_delivery(1))
+    wire.turn()
+    assert channel.is_cancelled
+    assert channel.end is not None
+    channel.end()
+    wire.turn()
+    begun.put_back()
+    wire.turn()
+    assert channel.returned == [1]
+    receiver.pull(1, None, DELETES, Future())
+    wire.turn()
+    assert wire.channels == [channel]
+    channel.pass_barriers()
+    wire.turn()
+    assert len(wire.channels) == 2
+
+
+def test_nothing_is_fetched_while_rabbitmq_returns_what_came_to_a_cancelled_window() -> None:
+    """Its channel does so behind the answer to the cancel."""
+    wire = ScriptedWire()
+    receiver = a_receiver(wire)
+    begun = receiver.pull(2, None, DELETES, Future())
+    wire.turn()
+    (channel,) = wire.channels
+    channel.is_slow = True
+    begun.stop()
+    wire.turn()
+    receiver.pull(1, None, DELETES, Future())
+    wire.turn()
+    assert channel.is_cancelled
+    assert channel.end is not None
+    channel.end()
+    wire.turn()
+    assert wire.channels == [channel]
+    channel.pass_barriers()
+    wire.turn()
+    assert len(wire.channels) == 2
+
+
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_a_client_that_closes_settles_nothing_without_a_word(is_answered: bool) -> None:
     """A call that waits ends with nothing; RabbitMQ has its messages again."""
@@ -234,6 +317,16 @@ class DeletingMachine(RuleBasedStateMachine):
             end()
             self.wire.turn()
             self.take_back()
+
+    @precondition(lambda self: any(each.gets for each in self.wire.channels))
+    @rule()
+    def answer_gets(self) -> None:
+        """RabbitMQ answers what asks for messages that it has returned itself."""
+        for channel in self.wire.channels:
+            while channel.gets:
+                channel.answer_get(a_delivery(self.ready.pop(0)) if self.ready else None)
+                self.wire.turn()
+                self.take_back()
 
     @precondition(lambda self: self.calls)
     @rule(data=st.data())
@@ -312,6 +405,7 @@ class DeletingMachine(RuleBasedStateMachine):
                     end, channel.end, channel.deliver = channel.end, None, None
                     end()
             self.wire.turn()
+            self.answer_gets()
             self.wire.advance(10)
             self.take_back()
         assert self.receiver.held_count == 0

@@ -221,7 +221,7 @@ def test_a_call_waits_for_what_is_lost() -> None:
 
 
 def test_a_lock_ends_by_the_clients_own_clock() -> None:
-    """Nobody has to say so."""
+    """No message of the bridge is needed for it."""
     wire, held = a_session(Bridge())
     held.check()
     wire.advance(LOCK_S)

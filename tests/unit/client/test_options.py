@@ -13,7 +13,7 @@ import bridge.client
 import bridge.client.aio
 import bridge.client.aio.management
 import bridge.client.management
-from bridge.client.core.session_listing import Listing
+from bridge.client.core.session_listing import SessionListing
 from bridge.client.exceptions import OperationTimeoutError
 from bridge.client.received_message import ServiceBusReceivedMessage
 
@@ -110,11 +110,11 @@ def test_the_timeout_of_a_list_of_sessions_is_checked(lane: ModuleType, name: st
 
 def test_the_timeout_of_a_list_of_sessions_is_for_all_pages_together() -> None:
     """It begins with the first page; each page has what is left."""
-    listing = Listing("q", None, 60.0)
+    listing = SessionListing("q", None, 60.0)
     first, second = listing.next_page().timeout_s, listing.next_page().timeout_s
     assert 0 < second < first <= 60.0
 
-    short = Listing("q", None, 1e-9)
+    short = SessionListing("q", None, 1e-9)
     short.next_page()
     with pytest.raises(OperationTimeoutError):
         short.next_page()

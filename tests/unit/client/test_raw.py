@@ -22,7 +22,7 @@ from bridge.client.address import parse, rabbitmq_url
 from bridge.client.aio.raw import RawProperties as AioProperties
 from bridge.client.aio.raw import raw_of, with_id
 from bridge.client.core.confirms import Confirms
-from bridge.client.core.wire import Refused, Unroutable
+from bridge.client.core.wire import RefusedPublish, Unroutable
 from bridge.client.exceptions import OutcomeUnknownError
 from bridge.client.sync.loop import Loop
 from bridge.client.sync.raw import RawChannel, RawConnection, RawProperties
@@ -43,7 +43,7 @@ TYPED = Properties(
 
 
 def test_pika_keeps_the_types_of_headers() -> None:
-    """What it writes is read again, byte for byte, however the bytes come."""
+    """A written message is read again, byte for byte, in pieces of any size."""
     wire = pika.frame.Header(3, 10, RawProperties(TYPED)).marshal()
     assert pika.frame.decode_frame(wire)[1].properties.message_id == "id"
     for size in range(len(wire)):
@@ -131,7 +131,7 @@ def cut(draw: st.DrawFn, frames: st.SearchStrategy[list[bytes]]) -> list[bytes]:
 
 @given(cut(FRAMES))
 def test_pika_delivers_the_same_however_the_bytes_come(pieces: list[bytes]) -> None:
-    """What its own reading finds: of one body frame, several or none, for whoever is there."""
+    """It finds what pika's own reading finds: of one body frame, several or none."""
     ours, theirs = read(RawConnection, pieces), read(PikasOwn, pieces)
     assert ours == theirs
     assert ours[2] is None
@@ -195,7 +195,7 @@ def test_each_publish_is_told_once() -> None:
     assert told["a"] is None
     assert isinstance(told["b"], Unroutable)
     confirms.on_confirm(4, is_multiple=False, is_taken=False)
-    assert isinstance(told["d"], Refused)
+    assert isinstance(told["d"], RefusedPublish)
     confirms.on_confirm(4, is_multiple=True, is_taken=True)
     assert told["c"] is None
     confirms.lose("the cable")
@@ -273,7 +273,7 @@ def test_what_the_kernel_takes_in_parts_arrives_whole() -> None:
 
 
 def test_nothing_is_written_behind_a_frame_that_was_cut() -> None:
-    """What was given up in the middle of a write stays so; what waits for it is told."""
+    """A write that was given up half way stays so; its callers are told."""
     written: list[bool] = []
     with closing(Loop()) as loop:
         connection, other = a_connected(loop)

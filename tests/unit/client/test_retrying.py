@@ -16,13 +16,13 @@ from bridge.client.management.errors import of_status
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 429, 500, 501, 502, 503, 504])
 def test_answers_of_administration(status: int) -> None:
-    """What may be otherwise a moment later, as azure-core has it; a refusal is one."""
+    """Errors that may pass are tried again, as azure-core does; a refusal is not."""
     expected = status in (408, 429, 500, 502, 503, 504)
     assert is_retryable(of_status(status, "why", "")) is expected
 
 
 def test_errors_of_connections() -> None:
-    """What was not begun is; what may have been done is not, nor what stays refused."""
+    """A call that was not begun is tried again; one that may have been done is not."""
     assert is_retryable(ServiceBusConnectionError())
     assert is_retryable(ServiceBusCommunicationError())
     assert not is_retryable(OutcomeUnknownError())

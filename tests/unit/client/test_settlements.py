@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from bridge.client.core.publisher import Publisher
-from bridge.client.core.settlements import Record, Settlements
-from bridge.client.core.wire import Refused, Unroutable
+from bridge.client.core.settlements import ClientSettlements, SettledOfQueue
+from bridge.client.core.wire import RefusedPublish, Unroutable
 from bridge.topology import names
 from bridge.wire.settled import Settled
 from tests.fixtures.scripted_wire import ScriptedChannel, ScriptedWire
@@ -16,10 +16,10 @@ from tests.fixtures.scripted_wire import ScriptedChannel, ScriptedWire
 KNOWN = [1, 2, 3, 7]
 
 
-def a_record() -> tuple[ScriptedWire, Settlements, Record]:
+def a_record() -> tuple[ScriptedWire, ClientSettlements, SettledOfQueue]:
     """What a client tells of a queue of which it remembers `KNOWN`."""
     wire = ScriptedWire()
-    settlements = Settlements(cast(Any, wire), Publisher(cast(Any, wire)))
+    settlements = ClientSettlements(cast(Any, wire), Publisher(cast(Any, wire)))
     return wire, settlements, settlements.of("orders", lambda: iter(KNOWN))
 
 
@@ -73,7 +73,7 @@ def test_what_rabbitmq_refuses_is_told_again() -> None:
     record.begin()
     wire.advance(0.1)
     (channel,) = wire.channels
-    confirm(channel, Refused("no leader"))
+    confirm(channel, RefusedPublish("no leader"))
     record.left(8)
     wire.advance(2)
     numbers = [n for ranges in told(channel)[1:] for a, b in ranges for n in range(a, b + 1)]
@@ -93,7 +93,7 @@ def test_nothing_is_told_of_an_entity_that_is_gone() -> None:
 
 
 def test_the_last_is_told_at_the_end() -> None:
-    """What was settled just before the client closes."""
+    """Settlements just before the client closes are recorded."""
     wire, settlements, record = a_record()
     record.begin()
     wire.advance(0.1)
@@ -104,7 +104,7 @@ def test_the_last_is_told_at_the_end() -> None:
 
 
 def test_all_is_told_at_once_when_it_is_asked_for() -> None:
-    """What is on its way already, too: nobody knows yet whether it arrives."""
+    """Also numbers that are not confirmed yet: they may not have arrived."""
     wire, settlements, record = a_record()
     record.begin()
     wire.advance(0.1)
@@ -117,7 +117,7 @@ def test_all_is_told_at_once_when_it_is_asked_for() -> None:
     assert answers == []
     confirm(channel)
     assert answers == [None]
-    channel.published[0][2](Refused("no leader"))
+    channel.published[0][2](RefusedPublish("no leader"))
     settlements.tell(record, answers.append)
     assert told(channel)[2:] == [[(10, 10)]]
     confirm(channel)
@@ -147,7 +147,7 @@ def test_how_often_messages_have_failed_is_told_from_the_first_peek_on() -> None
     confirm(channel)
     wire.advance(1)
     assert counts(channel)[1:] == [{8: 3}]
-    confirm(channel, Refused("no leader"))
+    confirm(channel, RefusedPublish("no leader"))
     wire.advance(2)
     assert counts(channel)[2:] == [{8: 3}]
     confirm(channel)

@@ -12,9 +12,9 @@ import pytest
 
 from bridge.client import ServiceBusClient
 from bridge.client.core.call import Call
-from bridge.client.core.wire import Answer
+from bridge.client.core.wire import CallerFuture
 from bridge.client.exceptions import OutcomeUnknownError, ServiceBusError
-from bridge.client.sync.outcome import Outcome
+from bridge.client.sync.outcome import CallOutcome
 from bridge.client.sync.thread import IoThread
 from tests.fixtures.waiting import eventually
 
@@ -60,7 +60,7 @@ def test_an_interrupt_between_two_parts_of_a_turn(thread: IoThread) -> None:
 
 def test_who_waits_hears_that_another_was_interrupted(thread: IoThread) -> None:
     """His answer may have been taken, and never told."""
-    answers = [Outcome(), Outcome()]
+    answers = [CallOutcome(), CallOutcome()]
     answers[0]._take()
     waiting = [threading.Thread(target=wait_for, args=(thread, each)) for each in answers]
     for each in waiting:
@@ -73,7 +73,7 @@ def test_who_waits_hears_that_another_was_interrupted(thread: IoThread) -> None:
     assert [type(each.exception()) for each in answers] == [OutcomeUnknownError] * 2
 
 
-def wait_for(thread: IoThread, answer: Outcome) -> None:
+def wait_for(thread: IoThread, answer: CallOutcome) -> None:
     """Wait for an answer, as a call does."""
     with thread.awaited(answer):
         answer.wait()
@@ -98,7 +98,7 @@ def test_a_call_in_a_handler_that_has_interrupted_the_client_is_refused(thread: 
 @pytest.mark.parametrize("is_early", [True, False], ids=["before", "behind"])
 def test_nobody_waits_for_a_thread_that_has_ended(thread: IoThread, is_early: bool) -> None:
     """Whether he began to wait before its end, or asks behind it."""
-    answer = Outcome()
+    answer = CallOutcome()
     waiting = threading.Thread(target=wait_for, args=(thread, answer))
     if is_early:
         waiting.start()
@@ -170,7 +170,7 @@ def test_a_close_while_the_thread_is_started_ends_it(monkeypatch: pytest.MonkeyP
 class Namespace:
     """Fails as a call that a signal handler has ended within."""
 
-    def send(self, answer: Answer) -> None:
+    def send(self, answer: CallerFuture) -> None:
         """Interrupted, where the library takes every exception for the call's own."""
         raise Interrupted
 

@@ -12,7 +12,7 @@ from bridge.client.core.confirms import Confirms
 from bridge.client.core.publisher import Publisher, is_refused
 from bridge.client.core.wire import Confirmed
 from bridge.client.exceptions import ServiceBusConnectionError, ServiceBusError
-from bridge.machine.publication import Publication
+from bridge.machine.inbox.publication import Publication
 from bridge.wire.basic import Properties
 from tests.fixtures.scripted_wire import ScriptedChannel, ScriptedWire
 

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from bridge.engine.api import Received, ReceiveMode
 from bridge.engine.sessions import acceptance
 from bridge.engine.sessions.acceptance import Acceptance
-from bridge.engine.sessions.events import Event, Given, Lost, Refused
+from bridge.engine.sessions.events import Event, SessionGiven, SessionLost, SessionRefused
 from bridge.engine.sessions.location import Location, done
 from bridge.engine.sessions.receiver import SessionReceiver
-from bridge.machine.fate import Rules
-from bridge.machine.memory_budget import MemoryBudget
+from bridge.machine.queue.fate import Rules
+from bridge.machine.queue.memory_budget import MemoryBudget
+from bridge.machine.queue.settled import SettledMemory
 from bridge.machine.sessions import effects as fx
-from bridge.machine.sessions.place import Place
+from bridge.machine.sessions.entry import SessionEntry
 from bridge.machine.sessions.sessions import Sessions
-from bridge.machine.settled import SettledMemory
 from bridge.model.errors import OperationTimeout, ServerBusy, SessionCannotBeLocked
 from bridge.model.name import EntityPath
 from bridge.wire.sessions import Key
@@ -92,7 +92,7 @@ class Shard(Location):
     def send(self, session_id: str) -> None:
         """A message comes."""
         number = next(self._world.numbers)
-        place = Place(number, b"%d" % number, 0, None, session_id, number, "body", 10)
+        place = SessionEntry(number, b"%d" % number, 0, None, session_id, number, "body", 10)
         self._do(self.machine.arrived(place, now_ms=NOW_MS))
 
     def _do(self, effects: list[fx.Effect]) -> None:
@@ -101,11 +101,11 @@ class Shard(Location):
                 case fx.Given(receiver, session_id, until_ms):
                     assert session_id not in self.holders, "one receiver a session"
                     self.holders[session_id] = receiver
-                    self.to_receivers.append((receiver, Given(session_id, until_ms)))
-                case fx.Refused(receiver):
-                    self.to_receivers.append((receiver, Refused()))
-                case fx.Lost(receiver):
-                    self.to_receivers.append((receiver, Lost(has_moved=True)))
+                    self.to_receivers.append((receiver, SessionGiven(session_id, until_ms)))
+                case fx.RefuseSession(receiver):
+                    self.to_receivers.append((receiver, SessionRefused()))
+                case fx.LockExpired(receiver):
+                    self.to_receivers.append((receiver, SessionLost(has_moved=True)))
                 case _:
                     raise AssertionError(f"{effect} of what nobody has had")
             if self.is_here:
@@ -214,7 +214,7 @@ STEPS = st.lists(
 def test_a_session_has_one_receiver_and_a_grant_that_is_given_back_leaves_no_trace(
     steps: list[tuple[str, int]], here: int
 ) -> None:
-    """Whatever comes when: who is too late has never had it, and nothing is left locked."""
+    """In each order of events: a late receiver has never had it, and nothing is left locked."""
     asyncio.run(_run(steps, here))
 
 

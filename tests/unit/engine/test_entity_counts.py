@@ -41,3 +41,13 @@ def test_figures_are_told_where_the_rest_is_known() -> None:
     assert found.by_figures(ORDERS).scheduled == 7
     assert found.by_figures(ORDERS).dead_letter == 2
     assert found.by_figures(AUDIT).dead_letter == 2
+
+
+def test_the_size_of_an_entity_with_messages_is_not_zero() -> None:
+    """RabbitMQ's figures of bytes are some seconds old, its counts are not."""
+    found = answers()
+    found.scheduled["orders"] = 7
+    assert found.by_figures(ORDERS).size_bytes == 10 * len(queues_of(ORDERS))
+    found.figures = {name: Figures(2, 0) for name in queues_of(ORDERS)}
+    counts = found.by_figures(ORDERS)
+    assert counts.size_bytes == counts.total > 0

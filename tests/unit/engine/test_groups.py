@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -18,10 +19,10 @@ from bridge.engine.sending.groups import AHEAD_MAX, BYTES_MAX, ITEMS_MAX
 from bridge.engine.sending.requests import Sending
 from bridge.engine.sending.sender import CONFIRM_WAIT_S, Sender
 from bridge.message.envelopes import Outgoing
-from bridge.model.entity import Queue, SendEntity
-from bridge.model.errors import OperationTimeout, ServiceBusError
-from bridge.sidecar.arrival_buffer import BYTES_MAX as ARRIVED_BYTES_MAX
-from bridge.sidecar.arrival_buffer import PREFETCH_MAX
+from bridge.model.entity import EntityStatus, Queue, SendEntity
+from bridge.model.errors import EntityNotFound, OperationTimeout, ServiceBusError
+from bridge.sidecar.leader.arrival_buffer import BYTES_MAX as ARRIVED_BYTES_MAX
+from bridge.sidecar.leader.arrival_buffer import PREFETCH_MAX
 from bridge.wire import envelope
 from bridge.wire.basic import Properties, text
 from bridge.wire.envelope import Envelope, Operation
@@ -76,12 +77,15 @@ class Senders:
     Attributes:
         told: by body, the outcomes: `None`, or an error.
         waits_s: how long each send has waited for its outcome.
+        batches: those that are made one by one: names, outcomes, and what happens meanwhile.
     """
 
     sending: Sending
     told: dict[str, list[ServiceBusError | None]] = field(default_factory=dict)
     waits_s: list[float] = field(default_factory=list)
     serial: int = 0
+    batches: list[tuple[list[str], list[ServiceBusError | None], str]] = field(default_factory=list)
+    tasks: set[asyncio.Future[None]] = field(default_factory=set)
 
     def send(self, link: int, entity: SendEntity, kind: str) -> None:
         """Hand a message over, or a batch; it names its link, its serial number and its kind."""
@@ -101,6 +105,48 @@ class Senders:
             self.sending.begin(entity, batch, told)
         except ServiceBusError as error:
             told(error)
+
+    def send_each(self, entity: SendEntity, count: int, change: str) -> None:
+        """Hand over a batch that is made one by one, while its entity changes, or has a fault."""
+        self.serial += 1
+        names = [f"each|{self.serial:06}|{change} {part}" for part in range(count)]
+        outcomes: list[ServiceBusError | None] = []
+        self.batches.append((names, outcomes, change))
+        self.told |= dict.fromkeys(names, outcomes)
+        present: list[SendEntity] = [entity]
+
+        def find() -> SendEntity:
+            if not present:
+                raise EntityNotFound(f"{entity.path!r} is not there.")
+            return present[0]
+
+        def each() -> Iterator[Outgoing]:
+            for at, name in enumerate(names):
+                if at == count // 2:
+                    present[:] = CHANGES[change](entity)
+                is_last = at == count - 1
+                if change == "a fault" and is_last:
+                    yield message(name, size_bytes=ENTITY_BYTES_MAX + 1, session_id="s")
+                yield message(name, session_id="s")
+
+        async def work() -> None:
+            try:
+                await self.sending.begin_each(find, each(), outcomes.append)
+            except ServiceBusError as error:
+                outcomes.append(error)
+
+        self.tasks.add(asyncio.ensure_future(work()))
+
+
+CHANGES: dict[str, Callable[[SendEntity], list[SendEntity]]] = {
+    "nothing": lambda entity: [entity],
+    "changed": lambda entity: [replace(entity, user_metadata="changed")],
+    "made anew": lambda entity: [replace(entity, incarnation="another")],
+    "disabled": lambda entity: [replace(entity, status=EntityStatus.DISABLED)],
+    "gone": lambda entity: [],
+    "a fault": lambda entity: [entity],
+}
+REFUSED_CHANGES = {"made anew", "disabled", "gone", "a fault"}
 
 
 def name_of(body: bytes) -> str:
@@ -125,6 +171,9 @@ def carry_out(step: Step, senders: Senders, broker: ModelBroker) -> float | None
     what, chance = step[0], step[1]
     if what == "send":
         senders.send(*step[1:])
+        return None
+    if what == "each":
+        senders.send_each(*step[1:])
         return None
     if what in READS:
         broker.read(READS[what])
@@ -163,6 +212,8 @@ async def told_and_stored(steps: list[Step]) -> tuple[Senders, list[Envelope]]:
             for _ in range(5):
                 await asyncio.sleep(0)
     await asyncio.sleep(CONFIRM_WAIT_S + 1)
+    assert all(each.done() for each in senders.tasks), "none hangs"
+    assert all(len(outcomes) == 1 for _, outcomes, _ in senders.batches), "each is told once"
     assert all(len(outcomes) == 1 for outcomes in senders.told.values()), "each is told once"
     assert all(wait_s <= CONFIRM_WAIT_S for wait_s in senders.waits_s), "in time"
     broker.block(is_blocked=False)  # what was written may still be stored
@@ -214,11 +265,66 @@ def test_each_message_of_a_group_is_told_the_truth(steps: list[Step]) -> None:
         check_group(each)
 
 
+EACH = st.tuples(
+    st.just("each"), st.sampled_from(ENTITIES), st.integers(0, 6), st.sampled_from([*CHANGES])
+)
+
+
+@given(st.lists(st.one_of(SEND, EACH, EACH, OTHER), max_size=50))
+@example([("each", PLAIN, 3, "made anew"), ("turn", 0), ("stored all", 0)])
+@example([("each", PLAIN, 3, "disabled"), ("turn", 0), ("stored all", 0)])
+@example([("each", PLAIN, 3, "gone"), ("turn", 0), ("stored all", 0)])
+@example([("each", PLAIN, 3, "a fault"), ("turn", 0), ("stored all", 0)])
+@example(
+    [
+        ("send", 0, PLAIN, "small"),
+        ("each", CHANGED, 6, "nothing"),
+        ("send", 0, PLAIN, "small"),
+        ("turn", 0),
+        ("send", 1, PLAIN, "batch"),
+        ("stored all", 0),
+    ]
+)
+@settings(deadline=None, max_examples=150)
+def test_a_batch_that_is_made_one_by_one_is_whole_and_told_the_truth(steps: list[Step]) -> None:
+    """Beside groups, with turns of the loop between its messages, while its entity changes.
+
+    Accepted: all are stored, in order, together and with nothing else; refused: none is. What other
+    links send meanwhile keeps its own order and truth.
+    """
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=ClockLoop) as runner:
+        patch.setattr("bridge.background.slices.SLICE_S", -1.0)  # a turn after each message
+        senders, envelopes = runner.run(told_and_stored(steps))
+    stored = [[name_of(item.body) for item in each.items] for each in envelopes]
+    counts = Counter(name for names in stored for name in names)
+    for name, (outcome,) in senders.told.items():
+        is_unknown = isinstance(outcome, OperationTimeout)
+        assert counts[name] == 1 if outcome is None else counts[name] <= is_unknown, name
+    for names, (outcome,), change in senders.batches:
+        if names and change in REFUSED_CHANGES:
+            assert outcome is not None
+        if names and counts[names[0]]:
+            assert names in stored
+        else:
+            assert not any(counts[name] for name in names)
+        if not names:
+            assert outcome is None or not isinstance(outcome, OperationTimeout)
+    for link in "012":
+        for entity in ({PLAIN.name}, {SESSIONS.name}, {PARTITIONED.name}):
+            names = [
+                name
+                for each in stored
+                for name in each
+                if name[0] == link and _entity(steps, name) in entity
+            ]
+            assert names == sorted(names)
+
+
 def _entity(steps: list[Step], name: str) -> str:
     """Return the entity that a message was sent to."""
     serial = int(name.split("|")[1])
     for step in steps:
-        count = {"send": 1, "burst": BURST}.get(step[0], 0)
+        count = {"send": 1, "each": 1, "burst": BURST}.get(step[0], 0)
         if serial <= count:
             return str(step[2].name) if step[0] == "send" else PLAIN.name
         serial -= count
@@ -237,7 +343,7 @@ def check_group(stored: Envelope) -> None:
 
 
 def test_messages_of_one_turn_are_one_envelope() -> None:
-    """Those of three links to one queue; one that is alone does not wait."""
+    """Three links may have sent them to one queue; a message that is alone does not wait."""
     alone = [("send", 0, PLAIN, "small"), ("turn", 0), ("stored", 0)]
     together = [("send", link, PLAIN, "small") for link in (0, 1, 2, 0)]
     with asyncio.Runner(loop_factory=ClockLoop) as runner:
@@ -255,7 +361,7 @@ def test_a_group_waits_while_four_are_unconfirmed() -> None:
 
 
 def test_a_full_group_does_not_wait() -> None:
-    """Whatever is unconfirmed."""
+    """It leaves even if earlier groups are unconfirmed."""
     alone: list[Step] = [("send", 0, PLAIN, "small"), ("turn", 0)]
     steps = [*alone * AHEAD_MAX, ("burst", 0), ("turn", 0), *[("late", 0)] * (AHEAD_MAX + 1)]
     with asyncio.Runner(loop_factory=ClockLoop) as runner:
@@ -284,7 +390,7 @@ def test_what_waits_for_unknown_groups_is_refused() -> None:
 
 
 def test_a_leader_holds_as_many_full_groups_as_arrivals() -> None:
-    """However small their messages are: more bytes would end its term."""
+    """This holds for the smallest messages: more bytes would end its term."""
     sends: list[Step] = [("send", 0, PLAIN, "of 160 bytes")] * 3 * ITEMS_MAX
     with asyncio.Runner(loop_factory=ClockLoop) as runner:
         _, envelopes = runner.run(told_and_stored([*sends, ("turn", 0), ("stored all", 0)]))

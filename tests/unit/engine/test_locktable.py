@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from bridge.engine.settlement.held_message import HeldMessage
-from bridge.engine.settlement.locktable import LockTable
+from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.message.held import Held
 from tests.fixtures.waiting import until
 
@@ -22,7 +22,7 @@ def _held(number: int) -> HeldMessage:
 async def test_messages_whose_locks_end_together_come_back_by_their_numbers() -> None:
     """At their instant, and when the bridge stops; renewed together, they end together."""
     came: list[int] = []
-    table = LockTable(lambda owner, holding: came.append(holding.number))
+    table = ProcessLocks(lambda owner, holding: came.append(holding.number))
     owner = cast(Any, SimpleNamespace(queue=SimpleNamespace(lock_duration_ms=100)))
 
     def locked() -> list[uuid.UUID]:
@@ -39,7 +39,7 @@ async def test_messages_whose_locks_end_together_come_back_by_their_numbers() ->
 
 async def test_tokens_given_under_an_earlier_name_are_own() -> None:
     """A process takes a new name with each consuming connection; nobody else knows its old ones."""
-    table = LockTable(lambda source, holding: None)
+    table = ProcessLocks(lambda source, holding: None)
     earlier = table.instance
     later = table.rename()
 
@@ -50,14 +50,14 @@ async def test_tokens_given_under_an_earlier_name_are_own() -> None:
 
 
 async def test_tokens_cannot_be_guessed() -> None:
-    """Who knows the tokens of some locks knows nothing of the next one but its bridge."""
+    """Known tokens tell nothing of the next one but its bridge."""
     drawn: list[bytes] = []
 
     def chance(count: int) -> bytes:
         drawn.append(os.urandom(count))
         return drawn[-1]
 
-    table = LockTable(lambda source, holding: None, chance)
+    table = ProcessLocks(lambda source, holding: None, chance)
     holding = _held(1)
     given = [table.acquire(cast(Any, None), holding, 60_000)[0] for _ in range(1_000)]
     table.close()

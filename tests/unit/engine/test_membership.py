@@ -8,13 +8,16 @@ from typing import Any, cast
 
 import pytest
 
+from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import membership
 from bridge.engine.membership import Membership
-from bridge.machine.standbys import Standbys
+from bridge.engine.peers import Answers, Question
+from bridge.machine.inbox.standbys import Standbys
 from bridge.topology import names
 from bridge.topology.shards import in_order_of_choice
 from bridge.wire.basic import Table
+from bridge.wire.sessions import string
 from tests.fixtures.waiting import until
 
 
@@ -34,7 +37,8 @@ class Connection:
 
     def __init__(self, rabbitmq: RabbitMQ) -> None:
         self.instance = b""
-        self.on_standbys: Callable[[Table], None] = lambda question: None
+        self._under_way = Tasks()
+        self._answers: dict[str, Answers] = {}
         self.on_here: Callable[[bytes, bytes], None] = lambda bridge, queue: None
         self._rabbitmq = rabbitmq
 
@@ -45,8 +49,17 @@ class Connection:
         asked = self._rabbitmq.queues.get(queue)
         loop = asyncio.get_running_loop()
         if asked is not None:
-            loop.call_soon(asked.on_standbys, question)
+            self._under_way.start(asked.hear(question))
         loop.call_soon(done, None if asked is not None else Unroutable(312, "NO_ROUTE"))
+
+    def answer(self, what: str, answer: Answers) -> None:
+        """Have questions of this name answered."""
+        self._answers[what] = answer
+
+    async def hear(self, table: Table) -> None:
+        """Take another bridge's question."""
+        what = string(table, "do")
+        await self._answers[what](Question(what, table, address="", exchange=""))
 
     def tell_here(self, bridge: bytes) -> bool:
         """Tell all bridges of this one's queue."""

@@ -15,7 +15,7 @@ IDLE_MS = 300_000
 
 async def test_nothing_stays_of_the_uses_of_subscriptions_that_are_gone() -> None:
     """Memory does not grow with temporary subscriptions that come and go beside one that stays."""
-    table, usage = EntityTable(), Usage(cast(Any, _Services()), lambda: (), lambda: 1)
+    table, usage = EntityTable(), Usage(cast(Any, _Services()), lambda: 1)
 
     def change(entity: model.Entity, *, is_gone: bool = False) -> None:
         changes = table.apply({entity.path: None if is_gone else entity})
@@ -45,7 +45,8 @@ async def test_nothing_stays_of_the_uses_of_subscriptions_that_are_gone() -> Non
 
 def usage_of(*entities: model.Entity, clock: list[int], open_paths: set[str]) -> Usage:
     """Return the uses of these entities; nothing is sent."""
-    usage = Usage(cast(Any, _Services()), lambda: open_paths, lambda: clock[0])
+    usage = Usage(cast(Any, _Services()), lambda: clock[0])
+    usage.watch(lambda: open_paths)
     changes = EntityTable().apply({each.path: each for each in entities})
     assert changes is not None
     usage.follow(changes)

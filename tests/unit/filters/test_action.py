@@ -10,11 +10,11 @@ import pytest
 
 from bridge.model.entity import Rule, SqlFilter, TrueFilter
 from bridge.model.filters.action import compile_action
-from bridge.model.filters.changes import REMOVED, Change
+from bridge.model.filters.changes import REMOVED, PropertyChange
 from bridge.model.filters.errors import FilterException, InvalidRule
 from bridge.model.filters.rules import Match, RuleSet
 from bridge.wire import headers
-from bridge.wire.amqp10.message import Message, decode_message, encode_message
+from bridge.wire.amqp10.message import AmqpMessage, decode_message, encode_message
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.types import Described, Int, Long, Symbol, Timestamp, Uint
 from bridge.wire.basic import Properties
@@ -38,7 +38,7 @@ def view_of(item: Item) -> MessageView:
 def sent(properties: MessageProperties | None = None, **user: Any) -> Item:
     """Return what an SDK's message becomes in RabbitMQ."""
     raw = encode_message(
-        Message(
+        AmqpMessage(
             properties=properties or MessageProperties(), application_properties=user, value="body"
         )
     )
@@ -61,7 +61,7 @@ def acted(item: Item, action: str, rule_name: str = "r") -> Item:
     return copy
 
 
-def received(item: Item) -> Message:
+def received(item: Item) -> AmqpMessage:
     """Return what an SDK receives."""
     record = Record(Properties.decode(item.properties), item.body)
     return decode_message(message_from_record(record, sequence_number=1, enqueued_ms=0))
@@ -209,8 +209,8 @@ def test_rules_with_actions_give_copies_of_their_own() -> None:
     selection = RuleSet.of({"s": made}, new_id=lambda: GUID).select(message(a=1))
     assert selection.matches == [
         Match("s"),
-        Match("s", "one", (Change(False, "b", 1),)),
-        Match("s", "two", (Change(False, "a", REMOVED),)),
+        Match("s", "one", (PropertyChange(False, "b", 1),)),
+        Match("s", "two", (PropertyChange(False, "a", REMOVED),)),
     ]
     assert not selection.failures
 
@@ -258,7 +258,7 @@ def test_an_action_that_fails_leaves_the_other_copies() -> None:
     ],
 )
 def test_an_action_fails(action: str, why: str) -> None:
-    """What does not convert, and system properties that are not there or not to be set."""
+    """It fails for a value that does not convert, and for a system property that it may not set."""
     assert why in failing(action, message(n=1, long="x" * 129))
 
 
@@ -279,7 +279,7 @@ def test_an_action_fails(action: str, why: str) -> None:
     ],
 )
 def test_an_action_is_refused(action: str, why: str) -> None:
-    """What is not in the grammar is refused with its place."""
+    """A text outside the grammar is refused with its place."""
     with pytest.raises(InvalidRule, match=why):
         compile_action(action, lambda: GUID)
 
@@ -292,10 +292,10 @@ def test_what_rabbitmq_cannot_hold_fails_the_action() -> None:
         ("contenttype", "\u00e9"),
         ("replyto", headers.DIRECT_REPLY_TO),
     ):
-        change = Change(True, name, value)
+        change = PropertyChange(True, name, value)
         with pytest.raises(FilterException, match="to what RabbitMQ cannot hold"):
             changed_copy(sent(), "r", [change], properties_bytes_max=BYTES_MAX)
-    big = Change(False, "big", "x" * 1000)
+    big = PropertyChange(False, "big", "x" * 1000)
     with pytest.raises(FilterException, match="1000 at most"):
         changed_copy(sent(), "r", [big], properties_bytes_max=1000)
 

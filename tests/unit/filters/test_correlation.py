@@ -94,7 +94,7 @@ def test_several_rules_without_action_give_one_copy() -> None:
 
 
 def test_an_empty_correlation_filter_fails_for_every_message() -> None:
-    """What Service Bus would have refused takes no message silently."""
+    """Service Bus would have refused it; it takes no message silently."""
     selection = rules(a=CorrelationFilter()).select(message())
     assert not selection.matches
     (failure,) = selection.failures

@@ -156,7 +156,7 @@ def test_a_text_longer_than_azure_takes_fails_like() -> None:
 
 @given(st.binary(max_size=100))
 def test_sections_that_are_none_leave_the_headers(sections: bytes) -> None:
-    """What a native publisher writes into the bridge's own header misleads no filter."""
+    """A native publisher's value in the bridge's own header misleads no filter."""
     view = message(**{"x-busbridge-sections": ("x", sections), "a": 1})
     assert selected("a = 1 AND sys.MessageId IS NULL", view).matches
 
@@ -195,7 +195,7 @@ def costly(name: str) -> dict[str, tuple[Rule, ...]]:
 @pytest.mark.parametrize("name", COSTLY)
 @pytest.mark.parametrize("length", [1_000, TEXT_LENGTH_MAX])
 def test_all_rules_together_cost_a_message_no_more(name: str, length: int) -> None:
-    """Those beyond what a message may cost fail; the others are evaluated as ever."""
+    """Rules beyond what a message may cost fail; the others are evaluated as before."""
     found = RuleSet.of(costly(name), new_id=guid)
 
     def selection_s(_: int) -> float:

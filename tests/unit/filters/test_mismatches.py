@@ -26,7 +26,7 @@ def of(expression: str, action: str = "") -> tuple[str, ...]:
         ("sys.SequenceNumber LIKE '1%'", "LIKE takes strings, not a number"),
         ("color LIKE newid()", "LIKE takes strings, not a Guid"),
         ("sys.Label - 'x' = 'y'", "sys.Label - 'x'"),
-        ("quantity + 1 = 'x'", "(...) = 'x'"),
+        ("quantity + 1 = 'x'", "quantity + 1 = 'x'"),
         ("-sys.Label = 'x'", "The sign - does not take a string"),
         ("TRUE > FALSE", "a boolean and a boolean"),
         ("sys.Colour = 'x'", "There is no system property 'colour'"),

@@ -111,7 +111,7 @@ def test_unknown_is_not_true(expression: str) -> None:
     ],
 )
 def test_fails(expression: str, why: str) -> None:
-    """What C# has no operator for fails the filter, and takes no message silently."""
+    """An operation that C# has no operator for fails the filter, and takes no message silently."""
     selection = selected(expression, ORDER)
     assert not selection.matches
     (failure,) = selection.failures
@@ -165,7 +165,7 @@ def test_fails(expression: str, why: str) -> None:
     ],
 )
 def test_refused(expression: str, why: str) -> None:
-    """What is not in the grammar is refused with its place (Azure, SQL filter syntax)."""
+    """A text outside the grammar is refused with its place (Azure, SQL filter syntax)."""
     with pytest.raises(InvalidRule):
         compile_filter(SqlFilter(expression=expression), lambda: GUID)
     (failure,) = selected(expression, ORDER).failures

@@ -8,7 +8,7 @@ import pytest
 from azure.servicebus._pyamqp._decode import decode_payload
 
 from bridge.engine.api import Received
-from bridge.gateway.messages import message_of, peeked_entry, received_entry
+from bridge.gateway.links.messages import message_of, peeked_entry, received_entry
 from bridge.wire.basic import Properties
 from bridge.wire.mapping.common_values import ALL, GO, PYTHON, Form
 from bridge.wire.record import Record

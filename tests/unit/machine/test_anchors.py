@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.machine.anchors import SPACING, Anchors
+from bridge.machine.browse.anchors import SPACING, Anchors
 
 
 def test_between_two_places_the_estimate_is_in_proportion() -> None:
@@ -17,7 +17,7 @@ def test_between_two_places_the_estimate_is_in_proportion() -> None:
 
 
 def test_few_places_are_kept_and_they_rise() -> None:
-    """What was published again after a failure stands behind higher numbers, and is no place."""
+    """A message published again after a failure stands behind higher numbers, and is no place."""
     anchors = Anchors()
     for number in range(100 * SPACING):
         anchors.see(number, 2 * number)

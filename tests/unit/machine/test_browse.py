@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.machine.browse import (
-    Numbers,
-    Place,
+from bridge.machine.browse.entity_messages import (
+    LeftNumbers,
+    MovedTo,
     Places,
     expires_ms,
     is_active_entry,
@@ -37,14 +37,14 @@ def test_the_last_entry_of_a_number_says_where_it_is() -> None:
     places = Places("Orders", None)
     deferred = names.deferred_queue("orders")
     places.take(1, moved(7, deferred, **{headers.DEFERRED: text("")}))
-    assert (places.place(7), list(places.numbers(Place.DEFERRED))) == (Place.DEFERRED, [7])
+    assert (places.place(7), list(places.numbers(MovedTo.DEFERRED))) == (MovedTo.DEFERRED, [7])
     places.take(2, moved(7, names.dead_letter_queue("orders")))
-    assert (places.place(7), places.offset(7)) == (Place.DEAD, 2)
-    assert list(places.numbers(Place.DEFERRED)) == []
+    assert (places.place(7), places.offset(7)) == (MovedTo.DEAD, 2)
+    assert list(places.numbers(MovedTo.DEFERRED)) == []
     places.take(3, moved(7, deferred, **{headers.DEFERRED: text("$deadletterqueue")}))
-    assert list(places.numbers(Place.DEAD_DEFERRED)) == [7]
+    assert list(places.numbers(MovedTo.DEAD_DEFERRED)) == [7]
     places.take(4, moved(3, "orders"))
-    assert list(places.numbers(Place.ACTIVE)) == [3]
+    assert list(places.numbers(MovedTo.ACTIVE)) == [3]
     assert places.take(5, moved(4, "another/$deadletterqueue")) is None
 
 
@@ -53,7 +53,7 @@ def test_what_rabbitmq_dead_lettered_is_known_by_the_queue_it_died_in() -> None:
     places = Places("orders", None)
     table = moved(5, "orders") | {"x-first-death-queue": ("S", b"orders")}
     places.take(1, table)
-    assert places.place(5) is Place.DEAD
+    assert places.place(5) is MovedTo.DEAD
     assert places.take(2, moved(6, "") | {"x-first-death-queue": ("S", b"other")}) is None
 
 
@@ -73,14 +73,14 @@ def test_a_subscription_reads_its_own_numbers() -> None:
     buried = listed | {headers.MOVED: text(names.DEAD_LETTER_SUFFIX)}
     places = Places("events/subscriptions/a", reader)
     assert places.take(1, buried) == 4
-    assert places.place(4) is Place.DEAD
+    assert places.place(4) is MovedTo.DEAD
     assert not is_active_entry(buried)
     assert expires_ms(listed | {headers.ENQUEUED_TIME: long(50)}, reader) == 1_050
 
 
 def test_settled_numbers_and_the_floor_are_gone() -> None:
     """The floor is what RabbitMQ's count says; the rest is told."""
-    numbers = Numbers()
+    numbers = LeftNumbers()
     numbers.take(Settled.decode(Settled(active=[(3, 5)], deferred=[(8, 8)]).encode()))
     numbers.floor = 2
     assert [n for n in range(1, 8) if not numbers.is_gone(n)] == [2, 6, 7]
@@ -106,10 +106,10 @@ def test_the_newest_of_a_count_are_there() -> None:
 def test_a_message_shows_the_highest_count_that_anybody_has_written(
     happened: list[tuple[str, int]], data: st.DataObject
 ) -> None:
-    """Whatever the order of the processes' entries, read twice or not; none of what has left."""
+    """Entries may be read in any order, and twice; a settled message shows none."""
     failures: Counter[int] = Counter()
     settled: set[int] = set()
-    written: list[Settled | tuple[int, Place]] = []
+    written: list[Settled | tuple[int, MovedTo]] = []
     for what, number in happened:
         if what == "failed":
             failures[number] += 1
@@ -118,8 +118,8 @@ def test_a_message_shows_the_highest_count_that_anybody_has_written(
             settled.add(number)
             written.append(Settled(active=[(number, number)]))
         else:
-            written.append((number, Place.DEAD if what == "dead" else Place.ACTIVE))
-    numbers = Numbers()
+            written.append((number, MovedTo.DEAD if what == "dead" else MovedTo.ACTIVE))
+    numbers = LeftNumbers()
     for entry in data.draw(st.permutations(written + written[::2])):
         if isinstance(entry, Settled):
             numbers.take(Settled.decode(entry.encode()))
@@ -134,8 +134,8 @@ def test_a_message_shows_the_highest_count_that_anybody_has_written(
 
 def test_a_view_keeps_the_latest_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many that a queue in which all has failed costs a few megabytes."""
-    monkeypatch.setattr("bridge.machine.browse.COUNTS_MAX", 3)
-    numbers = Numbers()
+    monkeypatch.setattr("bridge.machine.browse.entity_messages.COUNTS_MAX", 3)
+    numbers = LeftNumbers()
     for number in (1, 2, 3, 1, 4):
         numbers.take(Settled(failed={number: 1}))
     assert list(numbers.failed) == [3, 1, 4]
@@ -149,11 +149,11 @@ def test_a_view_keeps_the_latest_counts(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_message_is_gone_if_its_last_move_or_the_settled_stream_says_so(
     said: list[tuple[str, int]],
 ) -> None:
-    """Whatever the order in which the two streams are read; only what was settled is recorded.
+    """The two streams may be read in any order; only settlements are recorded.
 
     RabbitMQ's count may contradict a move until the streams say more of the message.
     """
-    numbers = Numbers()
+    numbers = LeftNumbers()
     last: dict[int, str] = {}
     settled: set[int] = set()
     for what, number in said:
@@ -166,7 +166,7 @@ def test_a_message_is_gone_if_its_last_move_or_the_settled_stream_says_so(
                 last[number] = what
         else:
             last[number] = what
-            numbers.moved(number, Place.DEAD if what == "dead" else Place.ACTIVE)
+            numbers.moved(number, MovedTo.DEAD if what == "dead" else MovedTo.ACTIVE)
     for number in range(1, 7):
         assert numbers.is_gone(number) == (number in settled or last.get(number) == "dead")
     recorded = numbers.recorded()

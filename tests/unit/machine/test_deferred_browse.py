@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.machine.browse import DEFERRED_PLACES, Deferred, Place
+from bridge.machine.browse.entity_messages import DEFERRED_PLACES, Deferred, MovedTo
 from bridge.machine.ranges import Ranges
 
 
@@ -22,28 +22,28 @@ class Rabbit:
     """
 
     def __init__(self) -> None:
-        self.there: Counter[tuple[Place, int]] = Counter()
-        self.gone: list[tuple[Place, int]] = []
-        self.moved: list[tuple[Place, int]] = []
-        self.settled: list[tuple[Place, int]] = []
-        self.unwritten: list[tuple[Place, int]] = []
+        self.there: Counter[tuple[MovedTo, int]] = Counter()
+        self.gone: list[tuple[MovedTo, int]] = []
+        self.moved: list[tuple[MovedTo, int]] = []
+        self.settled: list[tuple[MovedTo, int]] = []
+        self.unwritten: list[tuple[MovedTo, int]] = []
         self.is_peeked = False
         self._last = 0
 
-    def defer(self, place: Place) -> None:
+    def defer(self, place: MovedTo) -> None:
         """A message is deferred."""
         self._last += 1
         self.there[place, self._last] += 1
         self.moved.append((place, self._last))
 
-    def settle(self, key: tuple[Place, int], *, is_told: bool) -> None:
+    def settle(self, key: tuple[MovedTo, int], *, is_told: bool) -> None:
         """A deferred message is completed; its bridge tells that if anybody has peeked."""
         self.there[key] -= 1
         self.gone.append(key)
         if self.is_peeked and is_told:
             self.unwritten.append(key)
 
-    def numbers(self, place: Place) -> list[int]:
+    def numbers(self, place: MovedTo) -> list[int]:
         """What a receive by number finds."""
         return sorted(number for (each, number), n in self.there.items() if n and each is place)
 
@@ -118,7 +118,7 @@ def carry_out(rabbit: Rabbit, peeker: Peeker, what: str, chance: int) -> Peeker:
             rabbit.defer(DEFERRED_PLACES[chance % 2])
             rabbit.moved.pop()
         case "refused":  # the stream took what the queue refused
-            rabbit.moved.append((Place.DEFERRED, 2_000 + chance))
+            rabbit.moved.append((MovedTo.DEFERRED, 2_000 + chance))
         case "come back" if rabbit.gone:  # the ack was lost
             rabbit.there[rabbit.gone.pop(chance % len(rabbit.gone))] += 1
         case "peek":
@@ -141,8 +141,10 @@ def carry_out(rabbit: Rabbit, peeker: Peeker, what: str, chance: int) -> Peeker:
             rabbit.moved.append(key)
         case "twin" if key is not None:
             rabbit.there[key] += 1
-        case "dead-letter" | "dead-letter and die" if key is not None and key[0] is Place.DEFERRED:
-            rabbit.moved.append((Place.DEAD, key[1]))
+        case "dead-letter" | "dead-letter and die" if (
+            key is not None and key[0] is MovedTo.DEFERRED
+        ):
+            rabbit.moved.append((MovedTo.DEAD, key[1]))
             if what == "dead-letter":
                 rabbit.settle(key, is_told=True)
     return peeker
@@ -152,7 +154,7 @@ def carry_out(rabbit: Rabbit, peeker: Peeker, what: str, chance: int) -> Peeker:
 @example([("defer", 0), ("peek", 0), ("twin", 0), ("peek", 0), ("settle", 0), ("write", 0)])
 @example([("unseen", 0), ("defer", 0), ("settle and die", 1)])
 def test_a_peek_shows_what_a_receive_by_number_finds(happened: list[tuple[str, int]]) -> None:
-    """Whatever was deferred and settled, in any order, before the first peek and after it."""
+    """Messages may be deferred and settled in any order, before the first peek and after it."""
     rabbit = Rabbit()
     peeker = Peeker(rabbit)
     for what, chance in happened:

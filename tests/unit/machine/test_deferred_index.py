@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bridge.machine.deferred_index import DeferredIndex
-from bridge.machine.memory_budget import MemoryBudget
+from bridge.machine.queue.deferred_index import DeferredIndex
+from bridge.machine.queue.memory_budget import MemoryBudget
 
 LIMIT_BYTES = 30
 MESSAGES = st.integers(1, 6)

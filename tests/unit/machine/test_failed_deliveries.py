@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.machine.failed_deliveries import COUNTS_MAX, FailedDeliveries
+from bridge.machine.browse.failed_deliveries import COUNTS_MAX, FailedDeliveries
 
 
 @given(
@@ -14,7 +14,7 @@ from bridge.machine.failed_deliveries import COUNTS_MAX, FailedDeliveries
 def test_the_last_count_of_each_message_is_written_or_waits(
     happened: list[tuple[str, int]],
 ) -> None:
-    """However many writes are under way while messages fail and leave."""
+    """This holds with any number of writes under way while messages fail and leave."""
     failed = FailedDeliveries()
     last: dict[int, int] = {}
     under_way: list[dict[int, int]] = []

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from bridge.machine.fanout import NO_SESSION_DESCRIPTION, NO_SESSION_REASON, Fanout
-from bridge.machine.known import Known
-from bridge.machine.publication import Publication
+from bridge.machine.inbox.fanout import NO_SESSION_DESCRIPTION, NO_SESSION_REASON, Fanout
+from bridge.machine.inbox.known import Known
+from bridge.machine.inbox.publication import Publication
 from bridge.model.entity import DEFAULT_RULE, Rule, Subscription, Topic, TrueFilter
 from bridge.model.name import short_id
 from bridge.topology import names
@@ -83,7 +83,7 @@ def test_a_message_without_a_session_id_is_a_dead_letter_of_those_that_require_o
 
 
 def test_a_dead_letter_that_the_journal_knows_is_not_published_again() -> None:
-    """After a crash: what is surely there stays as it is, what may be lost has its number again."""
+    """After a crash: one that is stored stays; one that may be lost is published by its number."""
     listed = copies.encode(((short_id("strict"), 41),), 1)
     (again,) = fanned(None, others={OWN: Known(7, 1_000, True, listed)})
     assert reached(again)[0] == {"plain"}
@@ -106,7 +106,7 @@ def test_a_dead_letter_that_the_journal_knows_is_not_published_again() -> None:
 def test_of_a_copy_that_an_action_changed_its_own_session_id_counts(
     session: str | None, action: str, is_dead: bool
 ) -> None:
-    """What the action leaves is what the subscription gets, or has as a dead letter."""
+    """The subscription gets the message as the action leaves it, or has it as a dead letter."""
     rule = Rule(name="act", filter=TrueFilter(), action=action)
     plain, copy = fanned(session, rule)
 

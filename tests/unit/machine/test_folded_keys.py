@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.machine import arrival
-from bridge.machine.arrival import Send
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import blank
+from bridge.machine.inbox import arrival
+from bridge.machine.inbox.arrival import SendCommand
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import blank
 from bridge.message import envelopes
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import Queue, SendEntity, Tier, Topic
@@ -49,7 +49,7 @@ def of(session_id: str | None, message_id: str, partition_key: str | None = None
     return Properties(headers=table, message_id=message_id, delivery_mode=2)
 
 
-def sent(entity: SendEntity, properties: Properties, door: str) -> Send:
+def sent(entity: SendEntity, properties: Properties, door: str) -> SendCommand:
     """What the sequencer is to do with a message that came in by a door."""
     if door == "native":
         raw, body = properties.encode(), b"body"
@@ -70,11 +70,11 @@ def sent(entity: SendEntity, properties: Properties, door: str) -> Send:
         detects_duplicates=True,
         folds_keys=entity.enable_partitioning and entity.folds_session_ids,
     )
-    assert isinstance(command, Send)
+    assert isinstance(command, SendCommand)
     return command
 
 
-def numbers(entity: SendEntity, commands: list[Send]) -> list[int]:
+def numbers(entity: SendEntity, commands: list[SendCommand]) -> list[int]:
     """The numbers that messages get one after the other; one that has come before gets none."""
     sequencer = Sequencer(entity, Tier.STANDARD, blank(is_partitioned=True), uuid4)
     found = []
@@ -99,7 +99,7 @@ def numbers(entity: SendEntity, commands: list[Send]) -> list[int]:
 def test_all_messages_of_a_session_are_in_one_partition(
     spellings: list[tuple[str, str]], is_topic: bool
 ) -> None:
-    """However their ids are spelt, and whoever sends them."""
+    """This holds for all spellings of their ids, and for all senders."""
     entity = TOPIC if is_topic else QUEUE
     commands = [
         sent(entity, of(session_id, str(number)), door)

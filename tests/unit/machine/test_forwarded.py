@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.machine import arrival, forwarded
-from bridge.machine.arrival import Send
-from bridge.machine.forwarded import KEPT_MAX, KEPT_MIN, Forwarded
-from bridge.machine.journal_entries import marker
-from bridge.machine.publication import Publication
-from bridge.machine.replay import Replay
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import Memory, blank
+from bridge.machine.inbox import arrival, forwarded
+from bridge.machine.inbox.arrival import SendCommand
+from bridge.machine.inbox.forwarded import KEPT_MAX, KEPT_MIN, Forwarded
+from bridge.machine.inbox.journal_entries import marker
+from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.replay import Replay
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import Memory, blank
 from bridge.model.entity import Queue, Subscription, Tier, Topic
 from bridge.wire import headers, stamp
 from bridge.wire.basic import Properties, text
@@ -53,7 +53,7 @@ def uuid() -> object:
 def forward(sequencer: Sequencer, number: int, source: bytes = SOURCE) -> list[Publication]:
     """Have the message of this number in its source forwarded."""
     identity = identity_of(source, (number, 0))
-    return list(sequencer.apply(Send(identity, (item_of(source),)), 0).publications)
+    return list(sequencer.apply(SendCommand(identity, (item_of(source),)), 0).publications)
 
 
 def learnt(entries: list[Publication]) -> Memory:
@@ -123,10 +123,10 @@ def test_an_envelope_says_what_its_message_is_forwarded_from() -> None:
     body = encode(Operation.SEND, bytes(16), [item])
     assert list(decode(body).items) == [item]
     command = arrival.read(SILENT_PROPERTIES, body)
-    assert isinstance(command, Send)
+    assert isinstance(command, SendCommand)
     assert command.items[0].source == SOURCE
     native = arrival.read(item.properties, b"x")
-    assert isinstance(native, Send)
+    assert isinstance(native, SendCommand)
     table = Properties.decode(native.items[0].properties).headers or {}
     assert (hops_of(table), headers.ENQUEUED_SEQUENCE_NUMBER in table) == (0, False)
 
@@ -136,7 +136,7 @@ def test_nothing_is_remembered_of_what_could_not_be_numbered() -> None:
     sequencer = a_sequencer()
     broken = Item(b"", b"", source=SOURCE)
     with pytest.raises((IndexError, ValueError)):
-        sequencer.apply(Send(identity_of(SOURCE, (1, 0)), (broken,)), 0)
+        sequencer.apply(SendCommand(identity_of(SOURCE, (1, 0)), (broken,)), 0)
     assert len(sequencer.memory.forwarded) == 0
     assert len(forward(sequencer, 1)) == 1
 

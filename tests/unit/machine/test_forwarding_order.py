@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.machine.forwarding_order import ForwardingOrder
+from bridge.machine.queue.forwarding_order import ForwardingOrder
 
 MOST = 64
 HELD = 8

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from bridge.machine.idleness import (
+from bridge.machine.usage.idleness import (
     DOUBT_MS,
     LOOK_MS,
     Use,
@@ -27,7 +27,7 @@ from bridge.machine.idleness import (
     temporaries,
     watched,
 )
-from bridge.machine.use_reports import REPORT_MS, UseReports
+from bridge.machine.usage.use_reports import REPORT_MS, UseReports
 from bridge.model.duration import MAX_MS
 from bridge.model.entity import EntityStatus, Queue, Rule, SqlFilter, Subscription, Topic
 from bridge.model.errors import ArgumentOutOfRange
@@ -143,7 +143,7 @@ def test_the_last_access_does_not_keep_a_temporary_entity() -> None:
 
 
 def test_a_gap_in_looking_counts_as_use() -> None:
-    """Nobody knows which native consumers there were; a leader that follows at once does."""
+    """Native consumers of that time are unknown; a leader that follows at once has no gap."""
     uses = Uses()
     watch(uses, QUEUE, START_MS, START_MS + IDLE_MS - LOOK_MS)
     successor = Uses.decode(uses.encode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.machine.journal_bound import JournalBound, needed_entries
+from bridge.machine.inbox.journal_bound import JournalBound, needed_entries
 
 BASE = 1_000
 MOST = 10_000
@@ -45,7 +45,7 @@ def test_it_stays_as_it_is_where_the_entity_is_small() -> None:
 
 
 def test_what_was_raised_comes_down_when_the_entity_is_made_smaller() -> None:
-    """At once below its size, whatever it holds: that is what its owner wants."""
+    """The journal's limit falls below the entity's new size at once."""
     bound = JournalBound(8 * BASE, 3 * BASE, BASE, lower_after_s=0)
     bound.look(0, 0)
     assert bound.look(0, 1)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.machine.known_requests import ANSWERED_MAX, Arrival, KnownRequests
+from bridge.machine.amqp10.known_requests import ANSWERED_MAX, KnownRequests, RequestArrival
 
 KEY = (1, b"a")
 
 
 def carried_out(known: KnownRequests, key: tuple[int, bytes], reply: bytes = b"done") -> None:
     """A request comes and is answered, alone."""
-    assert known.arrive(key) is Arrival.FIRST
+    assert known.arrive(key) is RequestArrival.FIRST
     assert known.answer(key, reply) == 1
 
 
 def test_a_copy_that_comes_while_the_first_is_under_way() -> None:
     """It is answered together with the first, which counts it."""
     known = KnownRequests()
-    assert known.arrive(KEY) is Arrival.FIRST
-    assert known.arrive(KEY) is Arrival.COPY_UNDER_WAY
-    assert known.arrive(KEY) is Arrival.COPY_UNDER_WAY
+    assert known.arrive(KEY) is RequestArrival.FIRST
+    assert known.arrive(KEY) is RequestArrival.COPY_UNDER_WAY
+    assert known.arrive(KEY) is RequestArrival.COPY_UNDER_WAY
     assert known.answer(KEY, b"done") == 3
 
 
@@ -30,7 +30,7 @@ def test_a_copy_that_comes_after_the_answer() -> None:
     known = KnownRequests()
     carried_out(known, KEY)
     for _ in range(2):
-        assert known.arrive(KEY) is Arrival.COPY_ANSWERED
+        assert known.arrive(KEY) is RequestArrival.COPY_ANSWERED
         assert known.reply(KEY) == b"done"
 
 
@@ -51,7 +51,7 @@ def test_an_id_is_used_anew_after_a_thousand_others() -> None:
     carried_out(known, KEY)
     for number in range(ANSWERED_MAX - 1):
         carried_out(known, (2, number.to_bytes(4, "big")))
-    assert known.arrive(KEY) is Arrival.COPY_ANSWERED
+    assert known.arrive(KEY) is RequestArrival.COPY_ANSWERED
     carried_out(known, (3, b""))
     carried_out(known, KEY, b"anew")
     assert known.reply(KEY) == b"anew"
@@ -60,10 +60,10 @@ def test_an_id_is_used_anew_after_a_thousand_others() -> None:
 def test_one_under_way_is_known_however_long_it_takes() -> None:
     """Thousands of others that were answered meanwhile do not make it new."""
     known = KnownRequests()
-    assert known.arrive(KEY) is Arrival.FIRST
+    assert known.arrive(KEY) is RequestArrival.FIRST
     for number in range(3 * ANSWERED_MAX):
         carried_out(known, (2, number.to_bytes(4, "big")))
-    assert known.arrive(KEY) is Arrival.COPY_UNDER_WAY
+    assert known.arrive(KEY) is RequestArrival.COPY_UNDER_WAY
 
 
 def test_the_same_request_on_another_link() -> None:
@@ -80,7 +80,7 @@ def test_large_replies_are_not_kept_for_ever() -> None:
         carried_out(known, (number, b""), bytes(size))
     assert [known.reply((number, b"")) for number in range(4)] == [None, bytes(6), bytes(1), None]
     for number in range(4):
-        assert known.arrive((number, b"")) is Arrival.COPY_ANSWERED
+        assert known.arrive((number, b"")) is RequestArrival.COPY_ANSWERED
 
 
 ANSWERED = 3
@@ -110,13 +110,13 @@ def test_any_order_of_arrivals_and_answers(steps: list[tuple[str, int, int]]) ->
             answered = [each for each in answered if each != which] + [which]
             replies[which] = reply
         elif which in owed:
-            assert known.arrive(key) is Arrival.COPY_UNDER_WAY
+            assert known.arrive(key) is RequestArrival.COPY_UNDER_WAY
             owed[which] += 1
         elif which in answered[-ANSWERED:]:
-            assert known.arrive(key) is Arrival.COPY_ANSWERED
+            assert known.arrive(key) is RequestArrival.COPY_ANSWERED
             assert known.reply(key) in (replies[which], None)
         else:
-            assert known.arrive(key) is Arrival.FIRST
+            assert known.arrive(key) is RequestArrival.FIRST
             owed[which] = 1
         kept = [known.reply((0, bytes((each,)))) for each in range(8)]
         assert sum(len(each) for each in kept if each is not None) <= REPLIES

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.machine.arrival import Send
-from bridge.machine.journal_entries import marker
-from bridge.machine.left_out import (
+from bridge.machine.inbox.arrival import SendCommand
+from bridge.machine.inbox.journal_entries import marker
+from bridge.machine.inbox.left_out import (
     Missed,
     as_missed,
     decode,
@@ -19,10 +19,10 @@ from bridge.machine.left_out import (
     for_one,
     without,
 )
-from bridge.machine.publication import Publication
-from bridge.machine.replay import Replay
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import Memory, blank
+from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.replay import Replay
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import Memory, blank
 from bridge.model.entity import Subscription, Tier, Topic
 from bridge.model.name import short_id
 from bridge.topology import names
@@ -50,7 +50,7 @@ def a_sequencer(memory: Memory | None = None) -> Sequencer:
 
 def send(sequencer: Sequencer, number: int) -> Publication:
     """Send one message."""
-    command = Send(bytes([number] * 16), (Item(BARE, b"body"),))
+    command = SendCommand(bytes([number] * 16), (Item(BARE, b"body"),))
     (publication,) = sequencer.apply(command, 1_000).publications
     return publication
 
@@ -121,7 +121,7 @@ def test_who_is_whole_again_is_known_too() -> None:
 
 
 def test_the_first_copy_on_its_way_to_each_is_found_and_reaches_it_alone() -> None:
-    """Those who are left out already are not among them."""
+    """Subscriptions that are left out already are not among them."""
     sequencer = a_sequencer()
     on_way = [send(sequencer, number) for number in (1, 2, 3)]
     found = first_copies([on_way[1], on_way[0], on_way[2]], ACTIVE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bridge.machine.locks import Lock, Locks
+from bridge.machine.queue.locks import Lock, Locks
 
 DURATION_MS = 5_000
 
@@ -44,7 +44,7 @@ def test_the_heap_stays_small_under_renewals() -> None:
 
 
 def test_locks_that_end_together_end_in_the_order_of_their_numbers() -> None:
-    """Whatever their tokens are, and in whatever order they were renewed or put back."""
+    """Their tokens do not count, nor the order in which they were renewed or put back."""
     locks: Locks[int] = Locks()
     for number in range(1, 9):
         locks.acquire(_token(number), number, order=number, duration_ms=DURATION_MS, now_ms=0)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.machine.arrival import ReplyTo, Send, read, unreadable
-from bridge.machine.poisoned_envelope import apply_each, is_divisible
-from bridge.machine.publication import Publication
-from bridge.machine.replay import Replay
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import blank
+from bridge.machine.inbox.arrival import ReplyTo, SendCommand, read, unreadable
+from bridge.machine.inbox.poisoned_envelope import apply_each, is_divisible
+from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.replay import Replay
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import blank
 from bridge.model.entity import DEFAULT_RULE, Rule, SqlFilter, Subscription, Tier, Topic
 from bridge.wire import envelope, headers, stamp
 from bridge.wire.basic import Properties, Table, text
@@ -45,7 +45,7 @@ def failing() -> UUID:
     raise Failed
 
 
-def send(colors: list[str]) -> Send:
+def send(colors: list[str]) -> SendCommand:
     """An envelope of messages of these colors, as a leader reads it."""
     items = [
         Item(
@@ -58,7 +58,7 @@ def send(colors: list[str]) -> Send:
     ]
     body = envelope.encode(Operation.SEND, IDENTITY, items)
     command = read(envelope.SILENT_PROPERTIES, body)
-    assert isinstance(command, Send)
+    assert isinstance(command, SendCommand)
     return command
 
 
@@ -154,7 +154,7 @@ def test_a_due_message_that_fails_takes_no_number() -> None:
     """The dead letter has the next one: there is no gap."""
     sequencer = Sequencer(TOPIC, Tier.STANDARD, blank(is_partitioned=False), failing)
     later = replace(send(["poison"]).items[0], scheduled_ms=2_000)
-    sequencer.apply(Send(IDENTITY, (later,)), 1_000)
+    sequencer.apply(SendCommand(IDENTITY, (later,)), 1_000)
     waiting = stamp.Waiting(1, item_identity(IDENTITY, 0), 2_000, None, later.properties)
     subscriptions = dict(sequencer.memory.subscriptions)
     with pytest.raises(Failed):
@@ -167,7 +167,7 @@ def test_a_due_message_that_fails_takes_no_number() -> None:
 
 
 def test_a_waiting_senders_envelope_is_one() -> None:
-    """Whoever waits for all numbers of a schedule gets them all or none."""
+    """A sender that waits for all numbers of a schedule gets them all or none."""
     both = send(["red", "red"])
     assert not is_divisible(replace(both, reply_to=ReplyTo("queue", "1")))
     assert not is_divisible(replace(both, items=both.items[:1]))

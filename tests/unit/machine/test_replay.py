@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bridge.machine.arrival import Cancel, Send
-from bridge.machine.journal_entries import commit_marker, marker
-from bridge.machine.known import Known
-from bridge.machine.publication import Publication
-from bridge.machine.replay import Replay, missing_before
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import Memory, blank
-from bridge.machine.wheel import Place, place
+from bridge.machine.inbox.arrival import Cancel, SendCommand
+from bridge.machine.inbox.journal_entries import commit_marker, marker
+from bridge.machine.inbox.known import Known
+from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.replay import Replay, missing_before
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import Memory, blank
+from bridge.machine.inbox.wheel import BucketKey, place
 from bridge.model.entity import Queue, Tier
 from bridge.model.number import NUMBER_MAX, compose
 from bridge.wire import stamp
@@ -55,7 +55,7 @@ def a_send(
     sequencer: Sequencer, due_ms: int | None = None, identity: bytes = SENDER
 ) -> Publication:
     """Send one message; its bucket is there."""
-    command = Send(identity, (Item(BARE, b"", None, due_ms),))
+    command = SendCommand(identity, (Item(BARE, b"", None, due_ms),))
     if due_ms is not None:
         sequencer.memory.wheel.add(place(due_ms, 0))
     (publication,) = sequencer.apply(command, 0).publications
@@ -127,7 +127,7 @@ def test_only_what_stands_before_its_writers_landing_is_trusted() -> None:
 
 
 def test_entries_of_another_boot_are_not_trusted() -> None:
-    """What had landed before the broker failed may be in the journal alone."""
+    """Publishes that had landed before the broker failed may be in the journal alone."""
     entries = [BEGUN, *sends(1), OVER]
 
     assert trusted(entries, fingerprint="boot") == [True]
@@ -175,7 +175,7 @@ def test_markers_of_terms_that_only_read_do_not_come_between() -> None:
 
 
 def test_what_is_published_twice_counts_as_its_second_writer_left_it() -> None:
-    """Whoever published it again did not trust the first copy."""
+    """The second writer did not trust the first copy."""
     (entry,) = sends(1)
     other = marker(QUEUE, OTHER_TERM, "boot")
 
@@ -251,7 +251,7 @@ def test_entries_before_a_snapshot_belong_to_its_term() -> None:
 
 
 def test_a_snapshot_continues_what_its_term_has_written() -> None:
-    """What its commit marker proves stands on both sides of the snapshot."""
+    """The publishes that its commit marker proves stand on both sides of the snapshot."""
     sequencer = a_sequencer()
     before = a_send(sequencer, identity=bytes([100] * 16))
     snapshot = sequencer.snapshot(TERM, "boot", 1)
@@ -283,7 +283,7 @@ def test_a_snapshot_holds_what_waits_and_the_buckets() -> None:
     memory = replayed(snapshot).result()
 
     assert list(memory.pending) == [(1, 500_000)]
-    assert [Place(1, 3)] == list(memory.wheel.buckets)
+    assert [BucketKey(1, 3)] == list(memory.wheel.buckets)
 
 
 def test_what_a_term_reads_does_not_grow_with_the_number_of_terms_before_it() -> None:

@@ -24,12 +24,14 @@ from hypothesis.stateful import (
     rule,
 )
 
-from bridge.machine.arrival import Cancel, Send, read
-from bridge.machine.journal_entries import commit_marker, is_snapshot, marker
-from bridge.machine.publication import Publication
-from bridge.machine.replay import Replay, missing_before
-from bridge.machine.sequencer import Sequencer, Unplaced
-from bridge.machine.wheel import place
+from bridge.machine.inbox import large_envelope
+from bridge.machine.inbox.arrival import Cancel, SendCommand, read
+from bridge.machine.inbox.journal_entries import commit_marker, is_snapshot, marker
+from bridge.machine.inbox.large_envelope import LargeEnvelope
+from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.replay import Replay, missing_before
+from bridge.machine.inbox.sequencer import Sequencer, Unplaced
+from bridge.machine.inbox.wheel import place
 from bridge.model.entity import (
     DEFAULT_RULE,
     FalseFilter,
@@ -68,6 +70,8 @@ BUCKETS = names.bucket_prefix("orders")
 BARE = Properties(delivery_mode=2).encode()
 WIDE_MS = 1_000_000_000
 PART_BYTES = 60
+PART_MESSAGES = 2
+"""So many messages of an envelope are numbered at a time."""
 
 
 @dataclass
@@ -134,11 +138,14 @@ class SequencerUnderKills(RuleBasedStateMachine):
         super().__init__()
         # Snapshots have several parts, so that a kill can leave some of them.
         self._part_bytes, snapshot.PART_BYTES_MAX = snapshot.PART_BYTES_MAX, PART_BYTES
+        self._part_messages = large_envelope.PART_MESSAGES
+        large_envelope.PART_MESSAGES = PART_MESSAGES
         self.rabbit = Rabbit()
         self.now_ms = 1_000_000
         self.flights: list[Flight] = []
         self.unplaced: list[tuple[int, Unplaced]] = []
         self.left: dict[int, int] = {}
+        self.large: LargeEnvelope | None = None
         self.fired: set[int] = set()
         self.next = 0
         self.terms = 0
@@ -166,7 +173,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         replay = read_back(self.rabbit, term, 4)
         self.entries_read = replay.entries
         left = [each for each in self.flights if survivor is not None and not each.is_move]
-        self.unplaced, self.left = [], {}
+        self.unplaced, self.left, self.large = [], {}, None
         again = [each for each in left if not is_snapshot(each.publications[0])]
         if survivor is None:
             self.sequencer = Sequencer(self.entity, Tier.STANDARD, replay.result(), uuid4)
@@ -204,7 +211,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         """Let there be only such ends that leave no copies, or any."""
         self.can_repeat = can_repeat
 
-    @rule(count=st.integers(1, 3), delay=st.sampled_from([None, -5, 50, 5000]))
+    @rule(count=st.integers(1, 5), delay=st.sampled_from([None, -5, 50, 5000]))
     def send(self, count: int, delay: int | None) -> None:
         """A door publishes an envelope."""
         self.sent += 1
@@ -228,23 +235,33 @@ class SequencerUnderKills(RuleBasedStateMachine):
     @precondition(lambda self: self.next < len(self.rabbit.inbox))
     @rule()
     def arrive(self) -> None:
-        """RabbitMQ delivers the next message of the inbox that is not acked."""
+        """A leader carries out the next message of the inbox that is not acked, or a part of it."""
         assert self.sequencer is not None
         while self.next < len(self.rabbit.inbox) and self.next in self.rabbit.acked:
             self.next += 1
         if self.next == len(self.rabbit.inbox):
             return
-        command = read(*self.rabbit.inbox[self.next])
-        assert isinstance(command, Send | Cancel)
-        self.ack_entries[self.next] = self.sequencer.journal.entries
+        arrived = self.rabbit.inbox[self.next]
+        if self.large is None:
+            self.ack_entries[self.next] = self.sequencer.journal.entries
+            self.left[self.next] = 1  # what has no number yet
+            self.large = large_envelope.large_envelope(*arrived, folds_keys=False)
+        if self.large is not None and not self.large.is_checked:
+            self.large.check()
+        command = read(*arrived) if self.large is None else self.large.part()
+        assert isinstance(command, SendCommand | Cancel)
         outcome = self.sequencer.apply(command, self.now_ms)
         for each in outcome.publications:
             if headers.WAITING in _table(each.properties):
                 due_ms = stamp.unwait(each.properties).due_ms
                 assert due_ms > self.now_ms, "what is due needs no bucket"
-        self.left[self.next] = max(len(outcome.unplaced), 1)
-        self._publish(list(outcome.publications), self.next, unplaced=outcome.unplaced)
-        self.next += 1
+        if outcome.publications:
+            self.left[self.next] += max(len(outcome.unplaced), 1)
+            self._publish(list(outcome.publications), self.next, unplaced=outcome.unplaced)
+        if self.large is None or self.large.is_over:
+            self.large = None
+            self._count_out(self.next)
+            self.next += 1
 
     @precondition(lambda self: self.unplaced)
     @rule()
@@ -353,8 +370,8 @@ class SequencerUnderKills(RuleBasedStateMachine):
     def snapshot(self) -> None:
         """The sequencer writes down what it knows."""
         assert self.sequencer is not None
-        waiting = [arrival for arrival, _ in self.unplaced]
-        unacked = [self.ack_entries[each] for each in self.rabbit.acking + waiting]
+        begun = [arrival for arrival, left in self.left.items() if left]
+        unacked = [self.ack_entries[each] for each in self.rabbit.acking + begun]
         oldest = min([*self.first_entry, *unacked, self.sequencer.journal.entries])
         parts = self.sequencer.snapshot(
             self.term, str(self.rabbit.fingerprint), self.sequencer.journal.entries - oldest
@@ -470,6 +487,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
             self._finish()
         finally:
             snapshot.PART_BYTES_MAX = self._part_bytes
+            large_envelope.PART_MESSAGES = self._part_messages
 
     def _finish(self) -> None:
         assert self.sequencer is not None

@@ -52,7 +52,7 @@ def test_the_newest_counts_and_nothing_else_stays(
 
 
 def test_a_kill_between_confirm_and_ack_leaves_both_and_the_newer_counts() -> None:
-    """Whichever comes first."""
+    """Either of them may come first."""
     for order in ((1, 2), (2, 1)):
         states = States()
         dropped = [states.arrived("a", each, b"%d" % each, each) for each in order]

@@ -6,6 +6,7 @@ machine wants done is done to it at once, and after every step each message is i
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import dataclass
 
@@ -14,13 +15,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bridge.machine.fate import Fate, Rules
-from bridge.machine.memory_budget import MemoryBudget
+from bridge.machine.queue.fate import Fate, Rules
+from bridge.machine.queue.memory_budget import MemoryBudget
+from bridge.machine.queue.settled import SettledMemory
 from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.ages import Ages
-from bridge.machine.sessions.place import COMING, LEAVING, OUT, READY, Place
+from bridge.machine.sessions.entry import COMING, LEAVING, OUT, READY, SessionEntry
 from bridge.machine.sessions.sessions import Sessions
-from bridge.machine.settled import SettledMemory
 
 DURATION_MS = 5_000
 MAX_DELIVERIES = 3
@@ -45,7 +46,7 @@ class Stored:
         return b"%d" % self.number
 
 
-def has_expired(place: Place[Stored], now_ms: int) -> bool:
+def has_expired(place: SessionEntry[Stored], now_ms: int) -> bool:
     """Whether a message may not be delivered any more."""
     return place.expires_ms is not None and place.expires_ms <= now_ms
 
@@ -76,7 +77,7 @@ class World:
         self.asked: dict[int, str | None] = {}
         self.until_ms: dict[int, int] = {}
         self.waiting: set[int] = set()
-        self.out: dict[int, list[Place[Stored]]] = {}
+        self.out: dict[int, list[SessionEntry[Stored]]] = {}
         self.delivered: list[tuple[int, int, int]] = []
         self.counts: Counter[int] = Counter()
 
@@ -96,7 +97,7 @@ class World:
             return
         self.tags += 1
         self.held[self.tags] = stored
-        place = Place(
+        place = SessionEntry(
             stored.number,
             stored.identity,
             stored.generation,
@@ -124,24 +125,26 @@ class World:
                 case fx.Given(receiver, session_id, until_ms):
                     held = {each.upper() for each in self.session_of.values()}
                     assert session_id.upper() not in held, "one receiver a session"
+                    assert self.asked[receiver] is not None or not self.machine.is_leaving
                     assert session_id == (self.asked.pop(receiver) or self.oldest(session_id))
                     assert until_ms == self.now_ms + DURATION_MS
                     self.waiting.discard(receiver)
                     self.session_of[receiver] = session_id
                     self.until_ms[receiver] = until_ms
                     self.out[receiver] = []
-                case fx.Refused(receiver):
+                case fx.RefuseSession(receiver):
                     self.waiting.discard(receiver)
-                case fx.Lost(receiver):
+                case fx.LockExpired(receiver):
                     self.waiting.discard(receiver)
                     self.session_of.pop(receiver, None)
                     self.out.pop(receiver, None)
                 case fx.Deliver(receiver, place):
+                    assert not self.machine.is_leaving
                     self.deliver(receiver, place)
-                case fx.Fetch(place):
+                case fx.FetchBody(place):
                     assert place.message is None
                     self.ready.insert(0, self.held.pop(place.where))
-                case fx.Count(place):
+                case fx.ReturnCounted(place):
                     self.again(place)
                 case fx.Refresh(place):
                     assert place.message is not None
@@ -156,7 +159,7 @@ class World:
                 case fx.Unlock(place):
                     pass
 
-    def deliver(self, receiver: int, place: Place[Stored]) -> None:
+    def deliver(self, receiver: int, place: SessionEntry[Stored]) -> None:
         """A receiver gets a message: in order, unexpired, under a lock that has not ended."""
         session_id = self.session_of[receiver]
         assert place.session_id == self.sent[place.number].session_id, "each keeps its spelling"
@@ -193,14 +196,14 @@ class World:
         """Whether RabbitMQ has not brought it yet."""
         return any(stored.number == number for stored in self.ready)
 
-    def again(self, place: Place[Stored]) -> None:
+    def again(self, place: SessionEntry[Stored]) -> None:
         """Publish a message again, one more on its count, and ack the old copy."""
         self.counts[place.number] += 1
         assert place.generation == self.counts[place.number]
         old = self.held.pop(place.where)
         self.ready.append(Stored(old.number, old.session_id, place.generation, old.expires_ms))
 
-    def end(self, place: Place[Stored], fate: str) -> None:
+    def end(self, place: SessionEntry[Stored], fate: str) -> None:
         """Hand a message over to the dead-letter queue."""
         self.gone(place.number, fate)
         self.held.pop(place.where)
@@ -224,20 +227,20 @@ class World:
         self.out.pop(receiver, None)
         self.do(self.machine.close(receiver, now_ms=self.now_ms))
 
-    def take(self, receiver: int, index: int = 0) -> Place[Stored] | None:
+    def take(self, receiver: int, index: int = 0) -> SessionEntry[Stored] | None:
         """Take what a receiver settles, if its lock holds."""
         self.do(self.machine.tick(self.now_ms))
         out = self.out.get(receiver) or []
         return out.pop(index % len(out)) if out else None
 
-    def complete(self, place: Place[Stored]) -> None:
+    def complete(self, place: SessionEntry[Stored]) -> None:
         """A receiver is done with a message."""
         self.machine.leaving(place)
         self.gone(place.number, "completed")
         del self.held[place.where]
         self.do(self.machine.left(place, is_settled=True))
 
-    def abandon(self, place: Place[Stored]) -> None:
+    def abandon(self, place: SessionEntry[Stored]) -> None:
         """A receiver does not want a message."""
         self.do([self.machine.fail(place, now_ms=self.now_ms)])
 
@@ -461,6 +464,37 @@ AnyHistory.TestCase.settings = settings(max_examples=150, stateful_step_count=60
 test_any_history_keeps_order_and_loses_nothing = AnyHistory.TestCase
 
 
+class LeavingHistory(AnyHistory):
+    """The same, with an owner that is about to end: until its end it gives nobody any more."""
+
+    @rule()
+    def leave(self) -> None:
+        """Nothing is delivered from now on; what is out is settled as before."""
+        self.world.machine.is_leaving = True
+
+    @rule(order=st.randoms())
+    def end(self, order: object) -> None:
+        """Another owner goes on."""
+        self.world.machine.is_leaving = False
+        self.crash(order)
+
+    @invariant()
+    def what_is_wanted_is_delivered(self) -> None:
+        """Only by an owner that is not to end."""
+        if hasattr(self, "world") and not self.world.machine.is_leaving:
+            super().what_is_wanted_is_delivered()
+
+    def teardown(self) -> None:
+        """The next owner delivers what is left."""
+        if hasattr(self, "world") and self.world.machine.is_leaving:
+            self.end(random.Random(0))
+        super().teardown()
+
+
+LeavingHistory.TestCase.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+test_an_owner_that_is_to_end_gives_nothing_more_and_loses_nothing = LeavingHistory.TestCase
+
+
 def bodies(world: World) -> list[int]:
     """The numbers that were delivered, in order."""
     return [number for _, number, _ in world.delivered]
@@ -483,8 +517,31 @@ def test_an_abandoned_message_comes_before_those_behind_it() -> None:
     assert world.delivered == [(1, 1, 0), (1, 1, 1), (1, 2, 0), (1, 3, 0)]
 
 
+def test_an_owner_that_is_to_end_gives_no_message_and_no_session() -> None:
+    """Messages that are out are settled; receivers that wait are given nothing."""
+    world = World()
+    for session_id in ("a", "a", "b"):
+        world.send(session_id)
+    world.bring_all()
+    world.accept(0, "a")
+    world.credit(0, 1)
+    world.machine.is_leaving = True
+    world.credit(0, 1)
+    world.accept(1, None)
+    world.accept(2, "b")
+    world.credit(2, 1)
+    place = world.take(0)
+    assert place is not None
+    world.abandon(place)
+    world.bring_all()
+
+    assert bodies(world) == [1]
+    assert world.waiting == {1}
+    assert world.session_of == {0: "a", 2: "b"}
+
+
 def test_a_lock_that_ends_counts_and_one_that_is_given_up_does_not() -> None:
-    """What was delivered under it, and was not settled."""
+    """Its messages are those that were delivered under it, and not settled."""
     world = World()
     world.send("a")
     world.bring_all()

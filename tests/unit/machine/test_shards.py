@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from bridge.machine.arrival import Send
-from bridge.machine.browse import Place, Places
-from bridge.machine.left_out import Missed, first_copies, for_one, without
-from bridge.machine.publication import Publication
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import blank
+from bridge.machine.browse.entity_messages import MovedTo, Places
+from bridge.machine.inbox.arrival import SendCommand
+from bridge.machine.inbox.left_out import Missed, first_copies, for_one, without
+from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import blank
 from bridge.model.entity import Queue, SendEntity, Subscription, Tier, Topic
 from bridge.model.name import short_id
 from bridge.topology import names
@@ -47,7 +47,7 @@ def sequencer(entity: SendEntity) -> Sequencer:
 
 def sent(entity: SendEntity, session_id: str | None) -> Publication:
     """What is published for a message of a session."""
-    command = Send(bytes(16), (Item(of(session_id), b"body"),))
+    command = SendCommand(bytes(16), (Item(of(session_id), b"body"),))
     (publication,) = sequencer(entity).apply(command, 1_000).publications
     return publication
 
@@ -71,11 +71,11 @@ def test_a_queues_message_goes_to_its_sessions_shard() -> None:
 
 
 def test_a_scheduled_message_goes_to_its_sessions_shard_when_it_is_due() -> None:
-    """Its properties are those that it was sent with."""
+    """It has the properties that it was sent with."""
     leader = sequencer(QUEUE)
     session_id = next(each for each in SESSIONS if shard_of(QUEUE, each) == 3)
     item = Item(of(session_id), b"body", scheduled_ms=61_000)
-    command = Send(bytes(16), (item,))
+    command = SendCommand(bytes(16), (item,))
     (waiting,) = leader.apply(command, 1_000).publications
     found = stamp.unwait(waiting.properties)
     assert found is not None
@@ -104,7 +104,7 @@ def test_a_subscription_is_left_out_whichever_shard_takes_nothing() -> None:
     assert keys(without(publication, {SHARDED}, ACTIVE)) == {names.copy_key(PLAIN)}
     leader = sequencer(TOPIC)
     leader.memory.left_out[SHARDED] = Missed(1, 0)
-    command = Send(bytes(16), (Item(of(session_id), b"body"),))
+    command = SendCommand(bytes(16), (Item(of(session_id), b"body"),))
     (spared,) = leader.apply(command, 1_000).publications
     assert keys(spared) == {names.copy_key(PLAIN)}
 
@@ -116,5 +116,5 @@ def test_a_peek_knows_what_died_or_was_put_back_in_any_shard() -> None:
     died: Table = {headers.SEQUENCE_NUMBER: long(1), "x-first-death-queue": text(shard)}
     places.take(1, died)
     places.take(2, {headers.SEQUENCE_NUMBER: long(2), headers.MOVED: text(shard)})
-    assert (places.place(1), places.place(2)) == (Place.DEAD, Place.ACTIVE)
+    assert (places.place(1), places.place(2)) == (MovedTo.DEAD, MovedTo.ACTIVE)
     assert places.take(3, {**died, "x-first-death-queue": text("q/$shard/4")}) is None

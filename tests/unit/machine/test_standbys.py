@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from bridge.machine.standbys import (
+from bridge.machine.inbox.standbys import (
     FIT_AGAIN_S,
     LATE_S,
     STEADY_S,
     TERM_MIN_S,
     Decisions,
+    StandbyNotice,
     Standbys,
     Times,
-    Told,
     digest,
 )
 from bridge.topology import names
@@ -65,7 +65,7 @@ def test_the_case_of_a_name_does_not_matter() -> None:
     assert digest("Orders/Subscriptions/A") == digest("orders/subscriptions/a")
 
 
-def told(bridge: Standbys, other: bytes) -> Told | None:
+def told(bridge: Standbys, other: bytes) -> StandbyNotice | None:
     """Return what a bridge tells another."""
     bridge.meet(other)
     return bridge.untold(other)
@@ -88,7 +88,7 @@ def consuming(own: bytes, *others: bytes, leading: bool) -> Standbys:
     if leading:
         bridge.lead("orders", 0)
     for each in others:
-        bridge.hear(each, Told(True, (digest("orders"),)))
+        bridge.hear(each, StandbyNotice(True, (digest("orders"),)))
     settled(bridge, 0)
     return bridge
 
@@ -143,7 +143,7 @@ def test_a_third_bridge_joins_late_when_a_better_one_stops() -> None:
     bridge = consuming(third, first, second, leading=False)
     settled(bridge, STEADY_S)
     bridge.end("orders", STEADY_S)
-    bridge.hear(first, Told(False, (), (digest("orders"),)))
+    bridge.hear(first, StandbyNotice(False, (), (digest("orders"),)))
     assert settled(bridge, STEADY_S)[0].apart == ["orders"]
     assert bridge.waits
     assert settled(bridge, STEADY_S + LATE_S)[0].join == ["orders"]
@@ -169,7 +169,7 @@ def test_a_third_bridge_that_hands_over_stands_by_no_more() -> None:
 
 
 def test_the_first_bridge_never_hands_over_nor_stops() -> None:
-    """Whoever else consumes the inbox."""
+    """This holds whichever bridges consume the inbox."""
     first, second, third = first_to_last()
     bridge = consuming(first, second, third, leading=True)
     assert settled(bridge, LONG_S) == [Decisions([], [], [], [])]
@@ -181,7 +181,7 @@ def test_a_bridge_that_comes_and_goes_moves_nothing() -> None:
     first, second, *_ = first_to_last()
     bridge = consuming(second, leading=True)
     for turn in range(20):
-        bridge.hear(first, Told(True, (digest("orders"),)))
+        bridge.hear(first, StandbyNotice(True, (digest("orders"),)))
         assert not settled(bridge, LONG_S + turn * STEADY_S)[0].hand_over
         assert not settled(bridge, LONG_S + (turn + 0.9) * STEADY_S)[0].hand_over
         bridge.forget(first)
@@ -197,7 +197,7 @@ def test_hand_overs_are_spread_in_time() -> None:
     for name in NAMES:
         bridge.begin(name)
         bridge.lead(name, 0)
-    bridge.hear(other, Told(True, tuple(map(digest, NAMES))))
+    bridge.hear(other, StandbyNotice(True, tuple(map(digest, NAMES))))
     settled(bridge, 0)
     moved = [
         name
@@ -223,26 +223,26 @@ def test_nobody_hears_of_a_standby_whose_takeover_has_failed() -> None:
     """A leader would hand over to it again and again."""
     first, second, *_ = first_to_last()
     bridge = consuming(first, leading=False)
-    assert told(bridge, second) == Told(True, (digest("orders"),))
+    assert told(bridge, second) == StandbyNotice(True, (digest("orders"),))
     bridge.end("orders", 1, has_failed=True)
     bridge.begin("orders")
     settled(bridge, 2)
-    assert told(bridge, second) == Told(False, (), (digest("orders"),))
+    assert told(bridge, second) == StandbyNotice(False, (), (digest("orders"),))
     settled(bridge, 1 + FIT_AGAIN_S)
-    assert told(bridge, second) == Told(False, (digest("orders"),), ())
+    assert told(bridge, second) == StandbyNotice(False, (digest("orders"),), ())
 
 
 def test_a_bridge_tells_only_what_has_changed() -> None:
     """A new one, or one that may have missed something, is told everything."""
     first, second, third = first_to_last()
     bridge = consuming(first, leading=False)
-    assert told(bridge, second) == Told(True, (digest("orders"),))
+    assert told(bridge, second) == StandbyNotice(True, (digest("orders"),))
     assert told(bridge, second) is None
     bridge.end("orders", 1)
-    assert told(bridge, third) == Told(True, ())
-    assert told(bridge, second) == Told(False, (), (digest("orders"),))
+    assert told(bridge, third) == StandbyNotice(True, ())
+    assert told(bridge, second) == StandbyNotice(False, (), (digest("orders"),))
     bridge.not_told(second)
-    assert told(bridge, second) == Told(True, ())
+    assert told(bridge, second) == StandbyNotice(True, ())
 
 
 def test_an_entity_that_is_gone_is_consumed_no_more() -> None:
@@ -251,7 +251,7 @@ def test_an_entity_that_is_gone_is_consumed_no_more() -> None:
     bridge = consuming(first, leading=True)
     told(bridge, second)
     bridge.remove("orders")
-    assert told(bridge, second) == Told(False, (), (digest("orders"),))
+    assert told(bridge, second) == StandbyNotice(False, (), (digest("orders"),))
     assert settled(bridge, LONG_S) == [Decisions([], [], [], [])]
 
 
@@ -261,7 +261,7 @@ class _Process:
 
     standbys: Standbys
     consumes: set[str] = field(default_factory=set)
-    heard: list[tuple[bytes, Told]] = field(default_factory=list)
+    heard: list[tuple[bytes, StandbyNotice]] = field(default_factory=list)
 
 
 ENTITIES = ["a", "b", "c", "d"]

@@ -8,7 +8,7 @@ from bridge.machine.suspects import PAUSE_MAX_S, Suspects, is_silence, named_in
 
 
 def test_a_queue_that_failed_is_silent_since_the_first_failure_until_it_answers() -> None:
-    """What it said last is told with it."""
+    """Its last error is told with it."""
     suspects = Suspects()
     suspects.failed("orders", "541 INTERNAL_ERROR", 1_000)
     suspects.failed("orders", "541 noproc", 2_000)
@@ -31,7 +31,7 @@ def test_a_queue_that_failed_is_silent_since_the_first_failure_until_it_answers(
 
 
 def test_the_pause_doubles_with_every_failure_up_to_the_longest() -> None:
-    """Who has not failed is asked at once; an answer alone does not make it short again."""
+    """A target that has not failed is asked at once; an answer does not shorten the pause."""
     suspects = Suspects()
     assert suspects.pause_s("orders") == 0
     pauses = []

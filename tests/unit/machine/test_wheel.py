@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from bridge.machine.pending import Pending
-from bridge.machine.wheel import (
+from bridge.machine.inbox.pending import Pending
+from bridge.machine.inbox.wheel import (
     COARSE_LEAD_MS,
     FACTOR,
     GRACE_MS,
     LEAD_MS,
     LEVELS,
     WIDTHS_MS,
-    Place,
+    BucketKey,
     Wheel,
     place,
 )
@@ -40,7 +40,7 @@ def test_a_message_moves_to_a_finer_bucket(now_ms: int, ahead_ms: int, level: in
 
 @given(TIMES, st.lists(st.integers(0, 10**10), max_size=200))
 def test_the_number_of_buckets_depends_on_how_far_ahead(now_ms: int, ahead: list[int]) -> None:
-    """However many messages wait: at most 65 buckets a level."""
+    """For any number of waiting messages: at most 65 buckets a level."""
     places = {place(now_ms + each, now_ms) for each in ahead}
     for level in range(LEVELS):
         assert sum(each.level == level for each in places) <= FACTOR + 1
@@ -58,8 +58,8 @@ def test_levels_begin_where_the_finer_one_ends(ahead_ms: int, level: int) -> Non
 def test_a_bucket_opens_before_its_interval_and_ends_after_it() -> None:
     """The more it holds, the earlier it opens."""
     wheel = Wheel()
-    fine = wheel.add(Place(0, 1_000))
-    coarse = wheel.add(Place(1, 1_000))
+    fine = wheel.add(BucketKey(0, 1_000))
+    coarse = wheel.add(BucketKey(1, 1_000))
     assert wheel.to_open(fine.place.start_ms - LEAD_MS - 1) == []
     assert [fine] == wheel.to_open(fine.place.start_ms - LEAD_MS)
     assert coarse.opens_ms == coarse.place.start_ms - COARSE_LEAD_MS

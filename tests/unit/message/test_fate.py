@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.machine.fate import UNLIMITED, Fate
-from bridge.message.fate import death_of, fate_of_failed, is_stray, rules_of
+from bridge.machine.queue.fate import UNLIMITED, Fate
+from bridge.message.end_rules import death_of, fate_of_failed, is_stray, rules_of
 from bridge.message.message import DELIVERY_COUNT_EXCEEDED, EXPIRED, Message
 from bridge.model.entity import Queue
 from bridge.wire.basic import Properties, Table
@@ -67,7 +67,7 @@ def test_a_message_that_expires_while_it_is_locked_does_not_come_back() -> None:
 
 
 def test_a_dead_letter_is_never_dead_lettered_again() -> None:
-    """However often it fails."""
+    """This holds however often it fails."""
     rules = rules_of(ORDERS, is_dead_letter=True)
     assert rules.of_message(message(None, 99), NOW_MS) is Fate.AVAILABLE
     assert fate_of_failed(message(None, 99), DEAD, NOW_MS) is Fate.AVAILABLE

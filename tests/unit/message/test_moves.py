@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.machine.publication import Publication
+from bridge.machine.inbox.publication import Publication
 from bridge.message import moves
 from bridge.message.message import EXPIRED_REASON, Message, facts
 from bridge.model import entity as model
@@ -194,7 +194,7 @@ def test_headers_that_rabbitmq_would_end_the_connection_over_are_left_out(size: 
 
 
 def test_a_requeued_message_in_bytes() -> None:
-    """What stands in RabbitMQ, field by field: another bridge, of another version, reads it."""
+    """RabbitMQ has these bytes, field by field: a bridge of another version reads them."""
     message = delivered(60_000, 2)
     publish, _ = moves.again(ACTIVE, message, {"colour": text("red")}, 3, NOW_MS + 10_000)
 
@@ -210,6 +210,7 @@ def test_a_requeued_message_in_bytes() -> None:
             headers.TIME_TO_LIVE: ("l", 60_000),
             OTHER: ("I", 7),
             "colour": ("S", b"red"),
+            headers.ORDER: ("x", bytes.fromhex("e698b374 faf865ce")),
             headers.DELIVERED: ("l", 3),
             headers.MOVED: ("S", b"orders"),
         },
@@ -220,7 +221,7 @@ def test_a_requeued_message_in_bytes() -> None:
 def test_a_dead_letter_that_is_put_back_keeps_the_count_that_it_died_with(
     died_after: int, failures: int
 ) -> None:
-    """What fails in the dead-letter queue is not counted, as Azure has it."""
+    """Failures in the dead-letter queue are not counted, as Azure has it."""
     letter = arrived(moves.dead_letter(ACTIVE, delivered(), "why", None, {}, died_after)[0])
     letter.failures = letter.died_after(10)
     back = arrived(moves.again(DEAD, letter, {}, failures, NOW_MS)[0], can_expire=False)

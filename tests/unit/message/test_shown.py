@@ -70,7 +70,7 @@ def test_a_lock_and_a_state_are_shown(state: str) -> None:
 
 @pytest.mark.parametrize("cut", [1, 4, 5, 40])
 def test_what_is_no_message_is_refused(cut: int) -> None:
-    """Whoever sent it."""
+    """This holds for all publishers."""
     raw = shown.encode([ONE])
     with pytest.raises(ValueError):  # noqa: PT011
         shown.decode(raw[:-cut])

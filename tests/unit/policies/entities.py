@@ -89,7 +89,7 @@ def _received(targets: list[str]) -> dict[str, Any]:
         "lock_duration_ms": durations_ms(5_000, 300_000),
         "requires_session": st.booleans(),
         "dead_lettering_on_message_expiration": st.booleans(),
-        "max_delivery_count": st.integers(1, 2000),
+        "max_delivery_count": st.integers(1, 2**31 - 1),
         "forward_to": target,
         "forward_dead_lettered_messages_to": target,
     }

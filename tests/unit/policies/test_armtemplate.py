@@ -304,7 +304,7 @@ def test_a_loop_of_unknown_length_is_a_finding() -> None:
 
 
 def test_conditions_decide_and_unknown_ones_are_findings() -> None:
-    """What is not deployed is not there; what may be deployed is."""
+    """A resource that is not deployed is left out; one that may be deployed is there."""
     off = queue("ns/off") | {"condition": "[equals('a', 'b')]"}
     perhaps = queue("ns/perhaps") | {"condition": "[equals(deployment().name, 'b')]"}
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli import terminal
 from bridge.cli.main import main
+from bridge.commands import terminal
 from policies.writers import WRITERS
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -158,9 +158,9 @@ def test_an_operator_policy_lowers_what_a_queue_has() -> None:
 @pytest.mark.parametrize(
     ("version", "kind", "count", "is_exact"),
     [
-        ("3.10.8", "quorum", 2000, False),
+        ("3.10.8", "quorum", model.DELIVERY_COUNT_MAX, False),
         ("4.0.5", "quorum", 21, True),
-        ("4.0.5", "classic", 2000, False),
+        ("4.0.5", "classic", model.DELIVERY_COUNT_MAX, False),
     ],
 )
 def test_the_default_limit_depends_on_version_and_type(
@@ -168,6 +168,25 @@ def test_the_default_limit_depends_on_version_and_type(
 ) -> None:
     """4.x gives a message up after 21 deliveries; others never do."""
     reading = read(foreign(version=version, queues=[queue("q", kind)]), "d.json")
+
+    assert count == reading.namespace.queues[0].max_delivery_count
+    assert is_exact == (reading.findings == ())
+
+
+@pytest.mark.parametrize(
+    ("limit", "count", "is_exact"),
+    [
+        (2_000, 2_001, True),
+        (2**31 - 2, 2**31 - 1, True),
+        (2**31 - 1, 2**31 - 1, False),
+        (-1, 2**31 - 1, False),
+    ],
+)
+def test_a_limit_is_one_delivery_fewer_up_to_the_largest_of_azure(
+    limit: int, count: int, is_exact: bool
+) -> None:
+    """Beyond that, and below 0, RabbitMQ has no limit, for which Azure has no word."""
+    reading = read(foreign(queues=[queue("q", delivery_limit=limit)]), "d.json")
 
     assert count == reading.namespace.queues[0].max_delivery_count
     assert is_exact == (reading.findings == ())
@@ -224,7 +243,7 @@ def binding(source: str, destination: str, **arguments: Any) -> dict[str, Any]:
         ({"queues": [queue("q", delivery_limit=1, expires=5)]}, ("q", "expires", "approximate")),
         ({"queues": [queue("q", delivery_limit=1, max_length_bytes=5)]},
          ("q", "MaxSizeInMegabytes", "approximate")),
-        ({"queues": [queue("q", delivery_limit=5000)]}, ("q", "MaxDeliveryCount", "approximate")),
+        ({"queues": [queue("q", delivery_limit=-1)]}, ("q", "MaxDeliveryCount", "approximate")),
         ({"queues": [queue("q", delivery_limit=1, dead_letter_exchange="gone")]},
          ("q", "ForwardDeadLetteredMessagesTo", "approximate")),
         ({"queues": [queue("q", delivery_limit=1) | {"auto_delete": True}]},

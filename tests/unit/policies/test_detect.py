@@ -29,7 +29,7 @@ from tests.unit.policies.inputs import INPUTS, Input
     ],
 )
 def test_an_unknown_input_is_refused_with_a_hint(text: str, hint: str) -> None:
-    """What it looks like, and which command makes something readable of it."""
+    """The hint says what it looks like, and which command makes something readable of it."""
     with pytest.raises(UnknownFormat) as caught:
         read(text, "input")
 
@@ -75,7 +75,7 @@ def test_a_file_that_is_no_text_is_refused_with_its_line() -> None:
 )
 @example("\r\x1f", "atom")
 def test_no_text_makes_a_reader_fail_in_another_way(text: str, form: str | None) -> None:
-    """Whatever is given is read or refused by name, in any format."""
+    """Any text is read or refused by name, in any format."""
     try:
         read(text, "input", form=form)
     except ReadError as error:

@@ -24,6 +24,8 @@ def test_what_differs_is_said_and_written(
     docs = tmp_path / "docs"
     shutil.copytree(DOCS / worked_migration.FOLDER, docs / worked_migration.FOLDER)
     shutil.copy(DOCS / generated.PAGE, docs)
+    shutil.copy(DOCS / generated.COMMANDS, docs)
+    shutil.copy(DOCS / generated.HYBRID, docs)
     script = docs / worked_migration.FOLDER / "orders.cmd"
     script.write_text("changed")
     assert generated.main([str(docs), "--check"]) == 1

@@ -52,11 +52,10 @@ def test_omitted_properties_have_the_emulators_defaults() -> None:
 
 
 def test_limits_are_azures() -> None:
-    """14 days, 2,000 deliveries and Azure's further properties are taken; the emulator's are not
-    the bounds."""
+    """14 days, any count of deliveries and further properties are taken, unlike by the emulator."""
     given = {
         "DefaultMessageTimeToLive": "P14D",
-        "MaxDeliveryCount": 2000,
+        "MaxDeliveryCount": 2**31 - 1,
         "AutoDeleteOnIdle": "PT5M",
         "UserMetadata": "ours",
         "Status": "Disabled",
@@ -65,12 +64,12 @@ def test_limits_are_azures() -> None:
     queue = read(config([{"Name": "q", "Properties": given}]), "x").namespace.queues[0]
 
     assert queue.default_message_time_to_live_ms == 14 * DAY_MS
-    assert (queue.max_delivery_count, queue.auto_delete_on_idle_ms) == (2000, 5 * MINUTE_MS)
+    assert (queue.max_delivery_count, queue.auto_delete_on_idle_ms) == (2**31 - 1, 5 * MINUTE_MS)
     assert (queue.user_metadata, queue.status) == ("ours", model.EntityStatus.DISABLED)
 
 
 def test_a_shared_file_needs_no_topics_and_no_logging() -> None:
-    """What the emulator's schema asks for but gives no entity may be left out."""
+    """Keys that the emulator's schema asks for but that give no entity may be left out."""
     text = '{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "q"}]}]}}'
 
     assert read(text, "x").namespace.queues[0].name == "q"
@@ -92,7 +91,10 @@ def test_more_than_fifty_queues_are_taken() -> None:
          "ISO 8601 of days and less, such as PT30S, PT1M or P14D."),
         ("LockDuration", 60, "Queue 'q': LockDuration is 60; a duration is a text such as PT30S, "
          "PT1M or P14D."),
-        ("MaxDeliveryCount", 0, "Queue 'q': MaxDeliveryCount is 0; Service Bus takes 1 to 2000."),
+        ("MaxDeliveryCount", 0, "Queue 'q': MaxDeliveryCount is 0; Service Bus takes 1 to "
+         "2147483647."),
+        ("MaxDeliveryCount", 2**31, "Queue 'q': MaxDeliveryCount is 2147483648; Service Bus takes "
+         "1 to 2147483647."),
         ("MaxDeliveryCount", "many", "Queue 'q': MaxDeliveryCount is 'many'; it is a whole "
          "number."),
         ("RequiresSession", "maybe", "Queue 'q': RequiresSession is 'maybe'; it is true or "
@@ -139,7 +141,7 @@ def test_a_bad_property_names_entity_place_and_remedy(key: str, value: Any, mess
     ],
 )  # fmt: skip
 def test_a_file_of_another_shape_is_refused(text: str, message: str) -> None:
-    """What is not as the schema says is named with its place."""
+    """A value that contradicts the schema is named with its place."""
     assert f"Config.json: {message}" == refused(text)
 
 
@@ -177,7 +179,7 @@ def test_every_fault_is_reported_at_once() -> None:
 
     assert sorted(line.split(": ", 2)[2] for line in refused(text).splitlines()) == [
         "Queue 'a': LockDuration is PT9M; Service Bus takes PT5S to PT5M.",
-        "Queue 'a': MaxDeliveryCount is 0; Service Bus takes 1 to 2000.",
+        "Queue 'a': MaxDeliveryCount is 0; Service Bus takes 1 to 2147483647.",
         "The key 'Typo' is not known here. Known here: Name, Properties.",
     ]
 

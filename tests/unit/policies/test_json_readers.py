@@ -58,7 +58,7 @@ def test_durations_of_old_and_new_az_are_read(text: str, duration_ms: int) -> No
         ([{"id": f"{ID}/queues/q"}, {"id": f"{ID}2/queues/q"}], "The input has 2 namespaces: "
          "'ns', 'ns2'. Say which one with --namespace NAME"),
         ({"id": f"{ID}/queues/q", "maxDeliveryCount": 0}, "$.maxDeliveryCount: Queue 'q': "
-         "MaxDeliveryCount is 0; Service Bus takes 1 to 2000."),
+         "MaxDeliveryCount is 0; Service Bus takes 1 to 2147483647."),
     ],
 )  # fmt: skip
 def test_bad_lists_are_refused(form: Any, message: str) -> None:

@@ -139,7 +139,7 @@ def test_a_rule_without_any_filter_takes_every_message_as_at_azure() -> None:
     ],
 )
 def test_a_key_twice_in_two_cases_is_refused(queue: dict[str, object]) -> None:
-    """Nobody knows which one is meant."""
+    """The reader cannot know which of the two values is meant."""
     config = {"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [queue], "Topics": []}]}}
     with pytest.raises(ReadError) as caught:
         read(json.dumps(config), "Config.json")
@@ -147,7 +147,7 @@ def test_a_key_twice_in_two_cases_is_refused(queue: dict[str, object]) -> None:
 
 
 def test_an_empty_file_is_said_to_be_empty() -> None:
-    """Whatever format it should have."""
+    """This holds for each format."""
     for form in (None, "arm", "atom"):
         with pytest.raises(ReadError) as caught:
             read("\ufeff \r\n", "template.json", form=form)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from policies.readers import read_all
+from bridge.model import entity as model
+from policies.readers import Reading, read_all
+from policies.readers.several import joined
 from tests.unit.policies.test_xml_readers import entry
 
 _NAMESPACE = "/subscriptions/0/resourceGroups/g/providers/Microsoft.ServiceBus/namespaces/ns"
@@ -43,7 +45,7 @@ def test_lists_of_every_kind_are_the_whole_namespace() -> None:
 
 
 def test_an_empty_list_stands_for_one_kind_that_is_missing() -> None:
-    """It does not say for which; a topic may say that it has no subscriptions."""
+    """The list does not say its kind; a topic may have no subscriptions."""
     assert not gaps(QUEUES, [])
     assert not gaps([QUEUES, []])
     assert not gaps([QUEUES, TOPICS, {"value": []}])
@@ -53,7 +55,7 @@ def test_an_empty_list_stands_for_one_kind_that_is_missing() -> None:
 
 
 def test_a_list_that_goes_on_is_not_whole() -> None:
-    """What its next page would hold is named."""
+    """The entities of the next page are named as missing."""
     page = {"value": QUEUES, "nextLink": "https://example.org/2"}
 
     assert "goes on at its nextLink" in gaps(page, TOPICS, SUBSCRIPTIONS)
@@ -118,3 +120,17 @@ def test_an_export_of_queues_alone_says_nothing_about_topics() -> None:
 
     assert "no list of the topics" in xml_gaps(f"<Entities>{queues}</Entities>")
     assert not xml_gaps(f"<Entities>{queues}<Topics/></Entities>")
+
+
+def test_an_access_rule_that_two_inputs_name_in_two_cases_is_one() -> None:
+    """The later input's, as where both write its name alike."""
+
+    def of(name: str, key: str) -> Reading:
+        right = frozenset({model.Right.LISTEN})
+        rule = model.AuthorizationRule(name=name, primary_key=key, rights=right)
+        return Reading(namespace=model.Namespace(authorization_rules=(rule,)))
+
+    found = joined([("one", of("App", "first")), ("two", of("app", "second"))])
+
+    (rule,) = found.namespace.authorization_rules
+    assert (rule.name, rule.primary_key) == ("app", "second")

@@ -204,7 +204,7 @@ def test_a_catch_all_that_touches_no_message_is_left_in_peace() -> None:
 
 
 def test_a_lower_limit_of_an_operator_is_named() -> None:
-    """What is above ours changes nothing."""
+    """A limit above ours changes nothing."""
     made = between(orders(), orders(), parameters=[operator("^orders$", delivery_limit=3)])
     ours = "busbridge.limit-9.size-1073741824 (priority 50)"
     both = f"orders: {ours} and operator policy theirs (priority 0) instead of {ours}\n"

@@ -56,7 +56,7 @@ def test_one_of_several_namespaces_is_chosen_by_name(capsys: pytest.CaptureFixtu
 def test_several_files_are_one_namespace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As one listing has it; what one file only refers to, another defines."""
+    """One file may refer to an entity that another one defines."""
     parts = json.loads(Path(INPUTS[5].path).read_text())
     files = []
     for number, part in enumerate(reversed(parts)):

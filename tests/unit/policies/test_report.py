@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.model import entity as model
-from bridge.model.properties import PROPERTIES, Kind
+from bridge.model.properties import PROPERTIES, EntityKind
 from bridge.topology.capabilities import Capabilities, UnsupportedVersion
 from bridge.topology.compiler import compile as compile_bridge
 from bridge.topology.plain import compile_plain
@@ -111,7 +111,7 @@ def test_every_property_of_the_model_has_a_row_for_every_kind_that_has_it() -> N
     for name, known in PROPERTIES.items():
         kinds = [kind for row in mapping.ROWS if row.property == name for kind in row.kinds()]
         assert sorted(k.value for k in known.kinds) == sorted(k.value for k in kinds), name
-    assert all(not row.kinds() or row.kinds() <= set(Kind) for row in mapping.ROWS)
+    assert all(not row.kinds() or row.kinds() <= set(EntityKind) for row in mapping.ROWS)
 
 
 @settings(max_examples=40, deadline=None)
@@ -172,7 +172,7 @@ def test_strict_makes_anything_lost_an_error() -> None:
     reading = Reading(namespace=LOSSY, findings=(finding,))
     found = losses.of(reading, Flavour.PLAIN, "4.0")
 
-    with pytest.raises(losses.Lost) as caught:
+    with pytest.raises(losses.UnacceptedLosses) as caught:
         losses.check(found, [])
 
     assert str(caught.value) == (

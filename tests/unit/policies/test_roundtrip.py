@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 
 from bridge.model import entity as model
@@ -26,7 +27,7 @@ def same(namespace: model.Namespace, **changes: Any) -> model.Namespace:
 @SETTINGS
 @given(namespaces(has_keys=False))
 def test_config_json_comes_back(namespace: model.Namespace) -> None:
-    """Whatever Config.json can say is read as it was meant."""
+    """Any Config.json is read as it was meant."""
     text, lost = emulator.write(namespace)
     assert same(namespace) == same(read(text, "Config.json").namespace)
     assert not lost
@@ -39,13 +40,15 @@ def test_a_template_comes_back(namespace: model.Namespace) -> None:
     assert same(namespace) == same(read(writing.arm(namespace), "template.json").namespace)
 
 
+@pytest.mark.long
 @SETTINGS
 @given(namespaces())
 def test_lists_of_az_come_back(namespace: model.Namespace) -> None:
-    """What az lists is read as it was meant."""
+    """Any list of az is read as it was meant."""
     assert same(namespace) == same(read(writing.az(namespace), "az.json").namespace)
 
 
+@pytest.mark.long
 @SETTINGS
 @given(namespaces(values=TEXTS, has_metadata=False, has_prefilter=False))
 def test_a_terraform_state_comes_back(namespace: model.Namespace) -> None:
@@ -62,6 +65,7 @@ def test_atom_feeds_come_back(namespace: model.Namespace) -> None:
     assert same(namespace, authorization_rules=()) == same(read_back)
 
 
+@pytest.mark.long
 @SETTINGS
 @given(namespaces(values=TEXTS))
 def test_an_explorer_export_comes_back(namespace: model.Namespace) -> None:
@@ -71,6 +75,7 @@ def test_an_explorer_export_comes_back(namespace: model.Namespace) -> None:
     assert same(namespace, authorization_rules=()) == same(read_back)
 
 
+@pytest.mark.long
 @SETTINGS
 @given(namespaces())
 def test_the_order_of_a_template_does_not_matter(namespace: model.Namespace) -> None:

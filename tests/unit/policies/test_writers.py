@@ -69,7 +69,7 @@ def wanted(namespace: model.Namespace, *, vhost: str = "/", version: str = "4.3"
 @settings(max_examples=60, deadline=None)
 @given(namespaces())
 def test_any_model_survives_a_definitions_file(namespace: model.Namespace) -> None:
-    """What is written as definitions JSON is read back: the same topology, the same namespace."""
+    """Reading a written definitions JSON gives the same topology and the same namespace."""
     given_ = wanted(namespace, vhost="a/b c")
     read = topology_of(json.loads(WRITERS["definitions"](given_).text), "a/b c")
     assert replace(given_.topology, findings=()) == read
@@ -91,6 +91,7 @@ def test_the_same_input_gives_the_same_bytes(namespace: model.Namespace, to: str
     assert isinstance(first, Written)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(

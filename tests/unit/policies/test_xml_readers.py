@@ -233,3 +233,22 @@ def test_lines_stay_right_behind_a_declaration() -> None:
     roots = xmltext.parse('<?xml version="1.0"?>\n<a/>\n<?xml\nversion="1.0"?>\n<b/>', "x")
 
     assert [(root.name, root.line) for root in roots] == [("a", 2), ("b", 5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("$Default", []), ("$default", []), ("other", ["Rule other"])]
+)
+def test_the_default_rule_of_an_export_is_a_true_filter(name: str, said: list[str]) -> None:
+    """Service Bus Explorer writes True and False filters alike: of another rule that is said."""
+    rule = f"<Rules><Rule><Name>{name}</Name></Rule></Rules>"
+    text = (
+        f'<Entities xmlns="{explorer.NAMESPACE}"><Topics><Topic><Path>t</Path><Subscriptions>'
+        f"<Subscription><Name>s</Name>{rule}</Subscription></Subscriptions></Topic></Topics>"
+        "</Entities>"
+    )
+
+    reading = read(text, "export.xml")
+
+    (found,) = reading.namespace.topics[0].subscriptions[0].rules
+    assert found == model.Rule(name=name, filter=model.TrueFilter())
+    assert said == [each.property for each in reading.findings]

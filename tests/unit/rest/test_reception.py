@@ -152,7 +152,7 @@ async def run(steps: list[tuple]) -> None:
 
 @given(STEPS)
 def test_each_message_is_with_one_client_or_waits(steps: list[tuple]) -> None:
-    """What a client has got is locked or deleted; all else is available, uncounted."""
+    """A message that a client has got is locked or deleted; all others are available, uncounted."""
     asyncio.run(run(steps))
 
 

@@ -6,7 +6,12 @@ from typing import cast
 
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
-from bridge.sidecar.arrival_buffer import BYTES_MAX, PREFETCH_MAX, PREFETCH_MIN, ArrivalBuffer
+from bridge.sidecar.leader.arrival_buffer import (
+    BYTES_MAX,
+    PREFETCH_MAX,
+    PREFETCH_MIN,
+    ArrivalBuffer,
+)
 
 
 def arrival(size: int) -> Delivery:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.background.waits import Waits
-from bridge.machine.wheel import Place
-from bridge.sidecar.awaiting_buckets import BYTES_MAX, AwaitingBuckets
+from bridge.machine.inbox.wheel import BucketKey
+from bridge.sidecar.leader.awaiting_buckets import BYTES_MAX, AwaitingBuckets
 
-PLACES = [Place(0, slot) for slot in range(3)]
+PLACES = [BucketKey(0, slot) for slot in range(3)]
 
 STEPS = st.lists(
     st.one_of(
@@ -26,14 +26,14 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_everything_goes_on_once_and_not_before_its_bucket_or_its_time(
-    steps: list[tuple[str, Place, int]],
+    steps: list[tuple[str, BucketKey, int]],
 ) -> None:
     """Buckets are wanted, named in health, and hold memory as long as something waits for them."""
     now_s = 0.0
     waits = Waits(clock=lambda: now_s)
     asked: list[int] = []
     awaiting = AwaitingBuckets("orders", waits, lambda: asked.append(1))
-    waiting: dict[int, tuple[Place, int]] = {}
+    waiting: dict[int, tuple[BucketKey, int]] = {}
     ready: list[int] = []
     done: list[int] = []
     now_ms = added = 0

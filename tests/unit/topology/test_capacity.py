@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.machine.queue.fate import Fate
+from bridge.message.end_rules import rules_of
 from bridge.model.entity import Queue, Subscription, Topic
+from bridge.topology.capabilities import DELIVERY_LIMIT_MAX
 from bridge.topology.flavour import queue_settings
 
 
@@ -24,3 +27,20 @@ def test_a_partitioned_entity_holds_what_its_sixteen_partitions_hold(
     subscription = Subscription(topic="t", name="s")
     for settings in (queue_settings(queue), queue_settings(subscription, topic)):
         assert settings["max-length-bytes"] == holds_mb * 2**20
+
+
+def test_the_largest_max_delivery_count_is_still_a_limit_of_rabbitmq() -> None:
+    """NServiceBus asks for 2^31 - 1; RabbitMQ's limit is one less, and what ends nothing one more.
+
+    A message fails so often in no life: what counts is that every comparison still holds.
+    """
+    queue = Queue(name="q", max_delivery_count=2**31 - 1)
+    limit = queue_settings(queue)["delivery-limit"]
+
+    assert limit == 2**31 - 2 < DELIVERY_LIMIT_MAX
+    rules = rules_of(queue)
+    assert rules.of_failed(None, 2**31 - 3, 0) is Fate.AVAILABLE
+    assert rules.of_failed(None, 2**31 - 2, 0) is Fate.DELIVERY_COUNT_EXCEEDED
+    assert rules.of_waiting(None, 2**31 - 2, 0) is Fate.AVAILABLE
+    assert rules.of_waiting(None, 2**31 - 1, 0) is Fate.DELIVERY_COUNT_EXCEEDED
+    assert rules_of(queue, is_dead_letter=True).of_failed(None, 2**31 - 2, 0) is Fate.AVAILABLE

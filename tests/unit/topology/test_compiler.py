@@ -34,7 +34,7 @@ def effective(topology: Topology, queue: str) -> dict[str, object]:
 
 @given(namespaces())
 def test_the_rules_that_every_topology_keeps(namespace: model.Namespace) -> None:
-    """What the facts about RabbitMQ demand of every queue, exchange and policy."""
+    """The facts about RabbitMQ demand these of every queue, exchange and policy."""
     topology = compiler.compile(namespace, RABBITMQ)
     queues = {queue.name: queue.arguments for queue in topology.queues}
     exchanges = {exchange.name: exchange for exchange in topology.exchanges}

@@ -18,7 +18,7 @@ from tests.unit.topology.entities import namespaces
 
 @given(namespaces())
 def test_any_entity_survives_writing_and_reading(namespace: model.Namespace) -> None:
-    """What is written as JSON text is read back as the same namespace, in every field."""
+    """Reading the written JSON text gives the same namespace, in every field."""
     forms = [
         json.loads(json.dumps(definitions.to_json(entity)))
         for entity in definitions.entities(namespace)
@@ -59,6 +59,33 @@ def test_an_entity_that_is_there_keeps_its_incarnation() -> None:
     )
     found = definitions.with_incarnations(wanted, there, lambda: "made")
     assert [each.incarnation for each in found.queues] == ["made", "", "one"]
+
+
+def test_a_rule_keeps_the_time_at_which_it_was_made() -> None:
+    """When it is written and read, and changed by a file that knows no times; others are new."""
+    old = model.Rule(name="old", filter=model.TrueFilter(), created_at="2026-11-02T09:14:03Z")
+    first = model.Subscription(topic="t", name="s", rules=(model.DEFAULT_RULE, old))
+    read = definitions.from_json(definitions.to_json(first))
+    assert isinstance(read, model.Subscription)
+    assert [each.created_at for each in read.rules] == ["", "2026-11-02T09:14:03Z"]
+    there = model.Namespace(topics=(model.Topic(name="t", subscriptions=(read,)),))
+    rules = (
+        model.DEFAULT_RULE,
+        model.Rule(name="OLD", filter=model.FalseFilter()),
+        replace(old, name="n"),
+    )
+    wanted = replace(first, rules=tuple(replace(each, created_at="") for each in rules))
+    found = definitions.with_incarnations(
+        model.Namespace(topics=(model.Topic(name="t", subscriptions=(wanted,)),)),
+        there,
+        made_at="2026-11-27T00:00:00Z",
+    )
+    (kept,) = found.topics[0].subscriptions
+    assert [each.created_at for each in kept.rules] == [
+        "",
+        "2026-11-02T09:14:03Z",
+        "2026-11-27T00:00:00Z",
+    ]
 
 
 FOLDED = (

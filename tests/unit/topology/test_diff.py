@@ -174,7 +174,7 @@ def test_a_policy_whose_queues_all_have_another_one_goes_in_any_case() -> None:
     ],
 )
 def test_what_is_made_when_needed_goes_with_its_entity_and_never_before(queue: Queue) -> None:
-    """What the bridge makes while it runs is no drift."""
+    """Resources that the bridge makes while it runs are no drift."""
     live = replace(ORDERS, queues=(*ORDERS.queues, queue))
     assert diff(ORDERS, live) == ()
     gone = [change.resource for change in diff(compiled(model.Namespace()), live)]

@@ -42,7 +42,7 @@ batches = st.lists(steps, max_size=6)
 def test_changes_put_together_are_the_difference_of_the_whole(
     given_batches: list[list[dict[str, model.Entity | None]]],
 ) -> None:
-    """Whatever changes in whatever order: followers that apply the changes hold all entities."""
+    """Changes may come in any order: followers that apply them hold all entities."""
     table, followed, all_there = EntityTable(), {}, dict[str, model.Entity]()
     for batch in given_batches:
         now: dict[str, model.Entity | None] = {}

@@ -50,7 +50,7 @@ def found(live: Topology) -> list[Lack]:
 
 
 def test_a_topics_journal_is_bound_when_all_subscriptions_are() -> None:
-    """What the journal has counts as published."""
+    """A message in the journal counts as published."""
     from_active = [
         each.destination for each in WHOLE.bindings if each.source.endswith(names.ACTIVE_SUFFIX)
     ]

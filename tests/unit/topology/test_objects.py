@@ -47,7 +47,7 @@ def counted(topology: Topology, without: Topology) -> tuple[int, int, int]:
 def test_an_entity_has_so_many_queues_exchanges_and_bindings(
     entity: model.Queue | model.Topic, objects: tuple[int, int, int]
 ) -> None:
-    """What more it needs is made when it is used."""
+    """Others are made when they are used."""
     assert counted(compiled(entity), compiled()) == objects
 
 

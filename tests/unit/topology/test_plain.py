@@ -179,7 +179,7 @@ def test_a_virtual_host_of_the_other_flavour_is_refused_with_the_steps_to_take()
 
 
 def test_a_queue_that_changes_leaves_the_policy_that_others_keep() -> None:
-    """What the input does not name stays under its settings; no two policies take one queue."""
+    """A queue that the input does not name keeps its settings; no two policies take one queue."""
     both = of(model.Queue(name="a"), model.Queue(name="b"))
     changed = model.Queue(name="a", max_delivery_count=3)
 

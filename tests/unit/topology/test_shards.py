@@ -37,7 +37,7 @@ def test_a_session_has_the_same_shard_everywhere() -> None:
 
 @pytest.mark.parametrize("count", [2, 4, 64])
 def test_sessions_are_spread_evenly(count: int) -> None:
-    """None of the shards has twice its part."""
+    """No shard has twice its part."""
     queue = sharded(count, folds=True)
     spread = Counter(shards.shard_of(queue, f"customer {number}") for number in range(8_000))
     assert len(spread) == count
@@ -56,7 +56,7 @@ def test_an_entity_without_shards_has_the_names_of_before() -> None:
 
 
 def test_the_number_of_shards_is_kept_in_the_definition() -> None:
-    """One that says nothing of it has one: it is older than shards."""
+    """A definition without it is of the time before shards, and has one."""
     four = model.Subscription(topic="t", name="s", requires_session=True, session_shards=4)
     form = definitions.to_json(four)
     assert form["sessionShards"] == 4
@@ -76,7 +76,7 @@ def test_a_number_of_shards_out_of_range_is_refused(count: int) -> None:
 
 
 def test_bridges_own_about_as_many_shards_each_and_one_more_moves_few() -> None:
-    """Whoever asks, and in whatever order it lists them."""
+    """This holds for each bridge that asks, and for bridges listed in any order."""
     queues = [f"orders-{at}/$sessions" for at in range(200)]
     three = [bytes([number]) * 6 for number in (1, 2, 3)]
     first = {queue: shards.in_order_of_choice(three, queue)[0] for queue in queues}
@@ -131,7 +131,7 @@ def test_one_key_reaches_one_shard_and_the_journal() -> None:
 
 
 def test_who_changes_an_entity_cannot_change_its_shards() -> None:
-    """What is there keeps its number; what is made has the number that it is made with."""
+    """An existing entity keeps its number of shards; a new one has the configured number."""
     there = model.Namespace(
         queues=(model.Queue(name="Old", requires_session=True, incarnation="i"),)
     )

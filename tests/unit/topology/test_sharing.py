@@ -112,7 +112,7 @@ VERBS = st.tuples(
 def test_every_queue_has_its_settings_and_no_other_queue_has_any(
     history: list[tuple[str, str, Settings]], is_own: bool, names_max: int, bytes_max: int
 ) -> None:
-    """Whatever is made, changed and deleted, by this bridge or by one that it has not heard of."""
+    """This or another bridge may make, change and delete entities, in any order."""
     vhost = Vhost()
     sharing = Sharing(
         is_own=is_own,
@@ -175,7 +175,7 @@ def test_a_new_queue_of_settings_in_use_changes_one_list_and_no_other() -> None:
 
 
 def test_a_queue_that_goes_or_changes_leaves_all_other_lists_alone() -> None:
-    """Its own list loses it, another one gains it."""
+    """Its own list loses the name, and another list may gain it."""
     settings = {f"q{number:03}": KINDS[number % 2] for number in range(500)}
     there = share(settings)
     now = share({**settings, "q100": KINDS[1]}, Sharing(live=there))

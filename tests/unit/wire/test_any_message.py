@@ -14,10 +14,10 @@ from azure.servicebus._pyamqp._decode import decode_payload
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.machine import arrival
-from bridge.machine.publication import Publication
-from bridge.machine.sequencer import Sequencer
-from bridge.machine.sequencer_memory import blank
+from bridge.machine.inbox import arrival
+from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import blank
 from bridge.model.entity import Queue, Tier
 from bridge.topology import names
 from bridge.wire import headers

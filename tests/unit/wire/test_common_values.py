@@ -116,7 +116,7 @@ REASONS = {
 
 @pytest.mark.parametrize("name", REASONS)
 def test_a_reason_is_text_or_not_there(name: str) -> None:
-    """The Go SDK ends its process at another type; what stands beside it stays."""
+    """The Go SDK's process ends at a reason of another type; other properties stay."""
     value, expected = REASONS[name]
     pairs = [(encode_string(b"DeadLetterReason"), value), (encode_string(b"q"), b"\x41")]
     raw = delivered(part.descriptor(part.APPLICATION_PROPERTIES) + encode_map(pairs))

@@ -29,7 +29,7 @@ def test_an_ask_is_read_as_it_was_written(numbers: list[int], of_dead_letters: b
 
 @pytest.mark.parametrize("body", [b"", b"\x02", b"\x00\x01", b"\x00" + bytes(7)])
 def test_what_is_no_ask_is_refused(body: bytes) -> None:
-    """Whoever put it there."""
+    """This holds for all publishers."""
     with pytest.raises(MalformedAsk):
         decode_ask(body)
 

@@ -22,7 +22,7 @@ ITEMS = st.builds(
 
 @given(st.lists(ITEMS, max_size=4))
 def test_the_size_of_an_item_is_what_an_envelope_grows_by(items: list[Item]) -> None:
-    """Whatever fields it has."""
+    """This holds for all fields."""
     empty = encode(Operation.SEND, bytes(IDENTITY_BYTES), [])
     whole = encode(Operation.SEND, bytes(IDENTITY_BYTES), items)
     assert len(whole) - len(empty) == sum(item_bytes(each) for each in items)

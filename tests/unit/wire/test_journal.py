@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.machine.known import (
+from bridge.machine.inbox.known import (
     Known,
     add_activated_copies,
     add_copies,
@@ -19,10 +19,10 @@ from bridge.machine.known import (
     encode_copies,
     encode_known,
 )
-from bridge.machine.replay import Replay
+from bridge.machine.inbox.replay import Replay
 from bridge.wire import headers, journal, sections
 from bridge.wire.basic import Properties
-from bridge.wire.journal import BucketState, Kind, Marker
+from bridge.wire.journal import BucketState, JournalSection, Marker
 from bridge.wire.sections import OPTIONAL, MalformedEntry, NewerJournal
 from bridge.wire.snapshot import PART_BYTES_MAX, Snapshot, SnapshotParts
 
@@ -82,16 +82,16 @@ def test_a_newer_version_is_refused_by_name() -> None:
 
 def test_an_unknown_section_is_refused_unless_it_is_optional() -> None:
     """So another feature's sections are added."""
-    writer = (Kind.WRITER, TERM + b"boot")
+    writer = (JournalSection.WRITER, TERM + b"boot")
     for optional in ((UNKNOWN | OPTIONAL, b"?"), (0xFFFF, b"")):
         assert Marker.decode(sections.encode([optional, writer])) == Marker(TERM, "boot")
     with pytest.raises(NewerJournal, match=f"a section of kind {UNKNOWN}"):
         Marker.decode(sections.encode([writer, (UNKNOWN, b"?")]))
     (part,) = WHOLE.encode(1)
-    inner = sections.decode(part, (Kind.PART,))[Kind.PART]
+    inner = sections.decode(part, (JournalSection.PART,))[JournalSection.PART]
     for kind, is_read in ((UNKNOWN, False), (UNKNOWN | OPTIONAL, True)):
         raw = inner + sections.encode_bare([(kind, b"more")])
-        body = sections.encode([(Kind.PART, raw)])
+        body = sections.encode([(JournalSection.PART, raw)])
         if is_read:
             assert SnapshotParts().add(body) == WHOLE
         else:
@@ -122,8 +122,8 @@ def test_what_no_bridge_would_write_is_passed_over_and_named(kind: str, body: by
 def test_a_snapshot_that_is_cut_short_is_malformed(keep: int) -> None:
     """It is never taken for a smaller one."""
     (part,) = WHOLE.encode(1)
-    inner = sections.decode(part, (Kind.PART,))[Kind.PART]
-    body = sections.encode([(Kind.PART, inner[: 16 + keep])])
+    inner = sections.decode(part, (JournalSection.PART,))[JournalSection.PART]
+    body = sections.encode([(JournalSection.PART, inner[: 16 + keep])])
     with pytest.raises(MalformedEntry):
         SnapshotParts().add(body)
 

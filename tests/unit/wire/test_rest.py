@@ -18,7 +18,7 @@ from bridge.wire.amqp10.message import decode_message
 from bridge.wire.amqp10.scalars import Decimal128, Float, Timestamp, Ubyte, Ulong
 from bridge.wire.mapping.inward import record_from_message
 from bridge.wire.mapping.outward import message_from_record
-from bridge.wire.rest.broker_properties import Given, read_broker_properties, seconds_of
+from bridge.wire.rest.broker_properties import SenderProperties, read_broker_properties, seconds_of
 from bridge.wire.rest.header_fields import (
     NOT_PROPERTIES,
     read_fields,
@@ -60,7 +60,7 @@ def test_custom_properties_and_body_come_back(custom: dict[str, Any], body: byte
     """As fields of ASCII without line ends, which read again are the same values."""
     unlike = {name.lower(): (name, value) for name, value in custom.items()}
     fields = [(name, written_value(value)) for name, value in unlike.values()]
-    shown = there_and_back(encode(body, Given(), read_fields(fields), None, 0))
+    shown = there_and_back(encode(body, SenderProperties(), read_fields(fields), None, 0))
 
     assert shown.body == body
     assert all(text.isascii() and text.isprintable() for _, text in shown.custom)
@@ -171,7 +171,7 @@ def test_seconds(ttl_ms: int | None, seconds: float) -> None:
 def test_a_ttl_beyond_49_days_keeps_its_length() -> None:
     """As the SDKs write it: the difference of two times."""
     year_ms = 365 * 86_400_000
-    raw = encode(b"", Given(time_to_live_ms=year_ms), {}, None, 1_700_000_000_000)
+    raw = encode(b"", SenderProperties(time_to_live_ms=year_ms), {}, None, 1_700_000_000_000)
     properties = decode_message(raw).properties
 
     assert properties.absolute_expiry_time - properties.creation_time == year_ms
@@ -196,7 +196,10 @@ def test_a_field_that_stands_twice_is_one_property() -> None:
 def test_a_whole_number_loses_no_digit(said: str, value: Any) -> None:
     """In a field and in a batch: a double would round an order's number of 20 digits."""
     batch = batch_of(f'[{{"UserProperties": {{"Number": {said}}}}}]'.encode())
-    raw = [encode(b"", Given(), read_fields([("Number", said)]), None, 0), *encode_each(batch, 0)]
+    raw = [
+        encode(b"", SenderProperties(), read_fields([("Number", said)]), None, 0),
+        *encode_each(batch, 0),
+    ]
 
     for each in raw:
         found = decode_message(each).application_properties["Number"]

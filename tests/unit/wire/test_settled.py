@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.wire import sections
-from bridge.wire.settled import Kind, Settled, entries
+from bridge.wire.settled import Settled, SettledSection, entries
 
 NUMBERS = st.integers(0, 2**63 - 1)
 RANGES = st.lists(st.tuples(NUMBERS, NUMBERS).map(lambda pair: (min(pair), max(pair))))
@@ -27,4 +27,6 @@ def test_ranges_and_counts_come_back_as_they_were_written(
 def test_a_bridge_that_knows_no_counts_reads_the_rest() -> None:
     """Bridges of two versions work beside each other."""
     body = Settled(active=[(1, 2)], failed={3: 1}).encode()
-    assert sections.decode(body, {Kind.ACTIVE, Kind.DEFERRED, Kind.MARK}).keys() == {Kind.ACTIVE}
+    assert sections.decode(
+        body, {SettledSection.ACTIVE, SettledSection.DEFERRED, SettledSection.MARK}
+    ).keys() == {SettledSection.ACTIVE}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from azure.servicebus._pyamqp._decode import decode_payload
 
-from bridge.engine.forwarding.passing import Source, envelope_of
+from bridge.engine.forwarding.forwarded_copy import ForwardingSource, envelope_of
 from bridge.message.message import Message, facts
 from bridge.model.entity import Queue, Tier
 from bridge.model.errors import ArgumentOutOfRange
@@ -17,7 +17,7 @@ from bridge.wire.mapping.outward import message_from_record
 from bridge.wire.message_view import MessageView
 from bridge.wire.record import Record
 
-SOURCE = Source(Queue(name="from", incarnation="0123456789ab"), is_dead_letter=False)
+SOURCE = ForwardingSource(Queue(name="from", incarnation="0123456789ab"), is_dead_letter=False)
 PARTITIONED = Queue(name="to", enable_partitioning=True)
 BY_MESSAGE_ID = Queue(name="to", enable_partitioning=True, requires_duplicate_detection=True)
 

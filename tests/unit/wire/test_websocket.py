@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.wire.websocket import BINARY, FrameReader, Input, WebSocketError, frame_head
+from bridge.wire.websocket import BINARY, Input, WebSocketError, WebSocketReader, frame_head
 from tests.conformance.web import CLOSE, PING, PONG, masked
 
 PAYLOADS = st.binary(max_size=300) | st.sampled_from([bytes(126), bytes(65_535), b"x" * 65_536])
@@ -31,7 +31,7 @@ def test_payload_comes_whole_however_it_is_cut(
         said += masked(payload, opcode=0 if is_in_message else BINARY, first=0x80 * is_last)
         said += masked(b"hello", opcode=PING)
         is_in_message = not is_last
-    reader = FrameReader()
+    reader = WebSocketReader()
     read = [reader.feed(piece) for piece in cut(said, at)]
 
     assert b"".join(each.payload for each in read) == b"".join(payload for payload, _ in frames)
@@ -40,7 +40,7 @@ def test_payload_comes_whole_however_it_is_cut(
 
 def test_payload_is_handed_on_before_its_frame_is_whole() -> None:
     """A frame of 4 EB makes a reader hold nothing."""
-    reader = FrameReader()
+    reader = WebSocketReader()
     head = bytes((0x82, 0xFF)) + (1 << 62).to_bytes(8, "big") + bytes(4)
 
     assert reader.feed(head + b"abc").payload == b"abc"
@@ -49,8 +49,8 @@ def test_payload_is_handed_on_before_its_frame_is_whole() -> None:
 
 
 def test_nothing_is_read_behind_a_close() -> None:
-    """What comes with a close or after it is passed over."""
-    reader = FrameReader()
+    """Bytes with a close or after it are skipped."""
+    reader = WebSocketReader()
 
     read = reader.feed(masked(b"a") + masked(b"\x03\xe8", opcode=CLOSE) + masked(b"b"))
 
@@ -62,7 +62,7 @@ def test_the_last_ping_is_the_one_to_answer() -> None:
     """Of many at once; an unasked pong is passed over."""
     said = masked(b"1", opcode=PING) + masked(b"2", opcode=PING) + masked(b"x", opcode=PONG)
 
-    assert FrameReader().feed(said).ping == b"2"
+    assert WebSocketReader().feed(said).ping == b"2"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_last_ping_is_the_one_to_answer() -> None:
 def test_what_may_not_be_sent(said: bytes, code: int) -> None:
     """It is refused with the code that the close says."""
     with pytest.raises(WebSocketError) as refused:
-        FrameReader().feed(said)
+        WebSocketReader().feed(said)
 
     assert refused.value.code == code
 
@@ -96,7 +96,7 @@ def test_what_may_not_be_sent(said: bytes, code: int) -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(said: bytes) -> None:
     """Nothing else comes of them, and no more is kept than a head and a control frame."""
-    reader = FrameReader()
+    reader = WebSocketReader()
     try:
         reader.feed(said)
     except WebSocketError:
@@ -116,7 +116,7 @@ def test_what_is_written(size: int) -> None:
 
 def test_a_large_frame_in_many_reads_takes_time_that_grows_with_its_size() -> None:
     """8 MB by 1 kB; were each read joined with those before it, it would be minutes."""
-    reader = FrameReader()
+    reader = WebSocketReader()
     begin_s = time.process_time()
     reader.feed(bytes((0x82, 0xFF)) + (8 << 20).to_bytes(8, "big") + b"abcd")
     for _ in range(8 << 10):

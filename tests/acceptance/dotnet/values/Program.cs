@@ -3,8 +3,7 @@
 //
 //   values CONNECTION_STRING QUEUE
 //
-// The queue must be empty. There is a queue QUEUE-minute with a default TTL of a minute, and a topic
-// QUEUE-topic with a subscription `rules`.
+// There is a topic QUEUE-topic; its subscriptions, and queues, are made here. Their names begin with QUEUE.
 //
 //   values send VALUE... CONNECTION_STRING QUEUE      sends a message with these decimals as v0, v1...
 //   values receive VALUE... CONNECTION_STRING QUEUE   receives one, and compares
@@ -18,7 +17,7 @@ using Azure.Messaging.ServiceBus;
 using Azure.Messaging.ServiceBus.Administration;
 
 var (connectionString, queue, rest) = (args[^2], args[^1], args[..^2]);
-var patience = TimeSpan.FromSeconds(60);
+var patience = TimeSpan.FromSeconds(120);
 await using var client = new ServiceBusClient(connectionString);
 var administration = new ServiceBusAdministrationClient(connectionString);
 
@@ -85,8 +84,21 @@ async Task<ServiceBusReceivedMessage> Take(string from, string? subscription = n
     return message;
 }
 
+// A queue of one scenario's own: what another leaves behind is not in it.
+async Task<string> Own(string name, TimeSpan? ttl = null)
+{
+    var options = new CreateQueueOptions($"{queue}-{name}");
+    if (ttl is { } given) options.DefaultMessageTimeToLive = given;
+    return (await administration.CreateQueueAsync(options)).Value.Name;
+}
+
+// The same of the topic.
+async Task<string> OwnSubscription(string name) =>
+    (await administration.CreateSubscriptionAsync($"{queue}-topic", name)).Value.SubscriptionName;
+
 async Task EveryDecimal()
 {
+    var queue = await Own("every-decimal");
     var random = new Random(7);
     var values = new List<decimal>
     {
@@ -105,6 +117,7 @@ async Task EveryDecimal()
 
 async Task DecimalOfASettlement()
 {
+    var queue = await Own("settlement");
     await Send(queue, [1.50m]);
     await using var receiver = client.CreateReceiver(queue);
     var message = await receiver.ReceiveMessageAsync(patience);
@@ -113,40 +126,43 @@ async Task DecimalOfASettlement()
 }
 
 // Makes `rules` of a subscription the only ones.
-async Task Only(params CreateRuleOptions[] rules)
+async Task Only(string subscription, params CreateRuleOptions[] rules)
 {
     var topic = $"{queue}-topic";
-    await foreach (var each in administration.GetRulesAsync(topic, "rules"))
-        await administration.DeleteRuleAsync(topic, "rules", each.Name);
-    foreach (var each in rules) await administration.CreateRuleAsync(topic, "rules", each);
+    await foreach (var each in administration.GetRulesAsync(topic, subscription))
+        await administration.DeleteRuleAsync(topic, subscription, each.Name);
+    foreach (var each in rules) await administration.CreateRuleAsync(topic, subscription, each);
 }
 
 async Task DecimalInFilters()
 {
+    var subscription = await OwnSubscription("filters");
     foreach (var expression in new[] { "p = 7", "p * 2 = 14", "p IN (1, 7)", "p = 7.0", "p < 7.1 AND p > d" })
     {
-        await Only(new CreateRuleOptions("one", new SqlRuleFilter(expression)));
+        await Only(subscription, new CreateRuleOptions("one", new SqlRuleFilter(expression)));
         var message = new ServiceBusMessage(expression);
         message.ApplicationProperties["p"] = 7.00m;
         message.ApplicationProperties["d"] = 6.9;
         await using var sender = client.CreateSender($"{queue}-topic");
         await sender.SendMessageAsync(message);
-        Equal(expression, (await Take($"{queue}-topic", "rules")).Body.ToString(), "the body");
+        Equal(expression, (await Take($"{queue}-topic", subscription)).Body.ToString(), "the body");
     }
 }
 
 async Task DecimalInActions()
 {
-    await Only(new CreateRuleOptions("one", new TrueRuleFilter()) { Action = new SqlRuleAction("SET p = p * 2") });
+    var subscription = await OwnSubscription("actions");
+    await Only(subscription, new CreateRuleOptions("one", new TrueRuleFilter()) { Action = new SqlRuleAction("SET p = p * 2") });
     var message = new ServiceBusMessage("x");
     message.ApplicationProperties["p"] = 39.95m;
     await using var sender = client.CreateSender($"{queue}-topic");
     await sender.SendMessageAsync(message);
-    Equal(79.90m, (decimal)(await Take($"{queue}-topic", "rules")).ApplicationProperties["p"], "p");
+    Equal(79.90m, (decimal)(await Take($"{queue}-topic", subscription)).ApplicationProperties["p"], "p");
 }
 
 async Task RulesOverHttp()
 {
+    var subscription = await OwnSubscription("http");
     var when = new DateTime(2026, 1, 1, 0, 0, 0, DateTimeKind.Utc).AddTicks(1234567);
     var given = new Dictionary<string, object>
     {
@@ -157,14 +173,14 @@ async Task RulesOverHttp()
     foreach (var (key, value) in given) filter.ApplicationProperties[key] = value;
     var sql = new SqlRuleFilter("a = @long") { Parameters = { ["@long"] = 3L } };
     var action = new SqlRuleAction("SET a = @when") { Parameters = { ["@when"] = when } };
-    await Only(new CreateRuleOptions("exact", filter), new CreateRuleOptions("sql", sql) { Action = action });
-    var found = (CorrelationRuleFilter)(await administration.GetRuleAsync($"{queue}-topic", "rules", "exact")).Value.Filter;
+    await Only(subscription, new CreateRuleOptions("exact", filter), new CreateRuleOptions("sql", sql) { Action = action });
+    var found = (CorrelationRuleFilter)(await administration.GetRuleAsync($"{queue}-topic", subscription, "exact")).Value.Filter;
     foreach (var (key, value) in given)
     {
         Equal(value.GetType(), found.ApplicationProperties[key].GetType(), key);
         Equal(value, found.ApplicationProperties[key], key);
     }
-    var rule = (await administration.GetRuleAsync($"{queue}-topic", "rules", "sql")).Value;
+    var rule = (await administration.GetRuleAsync($"{queue}-topic", subscription, "sql")).Value;
     Equal<object>(3L, ((SqlRuleFilter)rule.Filter).Parameters["@long"], "@long");
     Equal<object>(when, ((SqlRuleAction)rule.Action).Parameters["@when"], "@when");
 }
@@ -172,8 +188,9 @@ async Task RulesOverHttp()
 // TimeSpan, DateTimeOffset and Uri its rule manager refuses itself.
 async Task RulesByRuleManager()
 {
-    await Only();
-    await using var manager = client.CreateRuleManager($"{queue}-topic", "rules");
+    var subscription = await OwnSubscription("manager");
+    await Only(subscription);
+    await using var manager = client.CreateRuleManager($"{queue}-topic", subscription);
     var given = new Dictionary<string, object>
     {
         ["byte"] = (byte)1, ["sbyte"] = (sbyte)-1, ["short"] = (short)2, ["ushort"] = (ushort)3, ["int"] = 3,
@@ -199,7 +216,7 @@ async Task RulesByRuleManager()
     message.ApplicationProperties["p"] = 79.90m;
     await using var sender = client.CreateSender($"{queue}-topic");
     await sender.SendMessageAsync(message);
-    Equal("taken", (await Take($"{queue}-topic", "rules")).Body.ToString(), "the body");
+    Equal("taken", (await Take($"{queue}-topic", subscription)).Body.ToString(), "the body");
     await manager.DeleteRuleAsync("price");
 }
 
@@ -211,15 +228,17 @@ void Times(ServiceBusReceivedMessage found, TimeSpan ttl)
 
 async Task TimesOfACappedMessage()
 {
-    await using var sender = client.CreateSender($"{queue}-minute");
+    var queue = await Own("capped", TimeSpan.FromMinutes(1));
+    await using var sender = client.CreateSender(queue);
     await sender.SendMessageAsync(new ServiceBusMessage("long") { TimeToLive = TimeSpan.FromDays(10) });
-    Times(await Take($"{queue}-minute"), TimeSpan.FromMinutes(1));
+    Times(await Take(queue), TimeSpan.FromMinutes(1));
     await sender.SendMessageAsync(new ServiceBusMessage("none"));
-    Times(await Take($"{queue}-minute"), TimeSpan.FromMinutes(1));
+    Times(await Take(queue), TimeSpan.FromMinutes(1));
 }
 
 async Task TimesOfAScheduledMessage()
 {
+    var queue = await Own("scheduled");
     await using var sender = client.CreateSender(queue);
     var message = new ServiceBusMessage("later") { TimeToLive = TimeSpan.FromHours(1) };
     await sender.ScheduleMessageAsync(message, DateTimeOffset.UtcNow.AddSeconds(3));
@@ -228,14 +247,15 @@ async Task TimesOfAScheduledMessage()
 
 async Task TimesOfAPeek()
 {
-    await using var sender = client.CreateSender($"{queue}-minute");
-    await using var receiver = client.CreateReceiver($"{queue}-minute");
+    var queue = await Own("peek", TimeSpan.FromMinutes(1));
+    await using var sender = client.CreateSender(queue);
+    await using var receiver = client.CreateReceiver(queue);
     await sender.SendMessageAsync(new ServiceBusMessage("own") { TimeToLive = TimeSpan.FromSeconds(50) });
     Times(await Peek(receiver), TimeSpan.FromSeconds(50));
-    await Take($"{queue}-minute");
+    await Take(queue);
     await sender.SendMessageAsync(new ServiceBusMessage("none"));
     Equal(TimeSpan.MaxValue, (await Peek(receiver)).TimeToLive, "the TTL of the entity alone");
-    await Take($"{queue}-minute");
+    await Take(queue);
 }
 
 async Task<ServiceBusReceivedMessage> Peek(ServiceBusReceiver receiver)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridge.machine.amqp10.endpoint import Endpoint
+from bridge.machine.amqp10.endpoint import AmqpEndpoint
 from bridge.machine.amqp10.events import Event, LinkAttached, SaslChosen
 from bridge.machine.amqp10.limits import Limits
 from bridge.machine.amqp10.link import IncomingLink, OutgoingLink
@@ -47,7 +47,7 @@ class Peer:
     def __init__(self, *, limits: Limits | None = None, accepts: bool = True) -> None:
         self.now_ms = 1_000_000
         self.limits = limits or Limits()
-        self.endpoint = Endpoint(
+        self.endpoint = AmqpEndpoint(
             container_id="server",
             mechanisms=("ANONYMOUS", "PLAIN"),
             limits=self.limits,

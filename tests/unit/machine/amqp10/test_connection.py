@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.machine.amqp10.endpoint import State
+from bridge.machine.amqp10.endpoint import ConnectionState
 from bridge.machine.amqp10.events import Closed, LinkDetached, Opened, SaslChosen
 from bridge.machine.amqp10.limits import Limits
 from bridge.wire.amqp10.frame import EMPTY_FRAME, ProtocolHeader, encode_frame
@@ -75,7 +75,7 @@ def test_bytes_in_any_portions(data: st.DataObject) -> None:
 
     assert [type(event) for event in cut.events] == [type(event) for event in whole.events]
     assert cut.frames == whole.frames
-    assert cut.endpoint.state is State.FINISHED
+    assert cut.endpoint.state is ConnectionState.FINISHED
 
 
 def test_without_sasl() -> None:
@@ -85,7 +85,7 @@ def test_without_sasl() -> None:
     peer.send(Open("client"))
 
     assert peer.headers == [ProtocolHeader.AMQP.value]
-    assert peer.endpoint.state is State.OPEN
+    assert peer.endpoint.state is ConnectionState.OPEN
 
 
 def test_refused_mechanism() -> None:
@@ -94,7 +94,7 @@ def test_refused_mechanism() -> None:
     peer.feed(ProtocolHeader.SASL.value + encode_frame(0, SaslInit("PLAIN"), frame_type=1))
 
     assert peer.take(SaslOutcome) == [SaslOutcome(1)]
-    assert peer.endpoint.state is State.FINISHED
+    assert peer.endpoint.state is ConnectionState.FINISHED
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_refused_mechanism() -> None:
     [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01", b"AMQP\x00\x00\x09\x01"],
 )
 def test_another_protocol(data: bytes) -> None:
-    """Who speaks another protocol gets the header that we would have taken, and no more."""
+    """A client of another protocol gets the header that we would have taken, and no more."""
     peer = Peer()
     peer.feed(data)
 
     assert peer.headers == [ProtocolHeader.SASL.value]
-    assert peer.endpoint.state is State.FINISHED
+    assert peer.endpoint.state is ConnectionState.FINISHED
 
 
 FAULTS: dict[str, tuple[bytes, str]] = {
@@ -142,7 +142,7 @@ def test_fault_costs_the_connection(name: str) -> None:
     (close,) = peer.take(Close)
     assert close.error.condition == condition
     assert close.error.info == {}
-    assert peer.endpoint.state is State.FINISHED
+    assert peer.endpoint.state is ConnectionState.FINISHED
     assert next(event for event in events if isinstance(event, LinkDetached)).link is link
     assert [event for event in events if isinstance(event, Closed)] == [Closed(close.error, True)]
     assert peer.feed(frame(0, FLOW)) == []
@@ -187,9 +187,9 @@ def test_close_by_us() -> None:
 
     assert peer.take(Close)[0].error.condition == "amqp:connection:forced"
     assert peer.transfer(0) == []
-    assert peer.endpoint.state is not State.FINISHED
+    assert peer.endpoint.state is not ConnectionState.FINISHED
     assert peer.send(Close()) == []
-    assert peer.endpoint.state is State.FINISHED
+    assert peer.endpoint.state is ConnectionState.FINISHED
     assert peer.take(Close) == []
 
 
@@ -205,7 +205,7 @@ def test_lost_transport() -> None:
 
 
 def test_frames_after_end() -> None:
-    """What comes on an ended channel is read past, as the Python SDK needs it."""
+    """Frames on an ended channel are skipped, as the Python SDK needs it."""
     peer = Peer().open().begin()
     peer.attach_sender(2)
     peer.send(End())
@@ -247,7 +247,7 @@ def test_silent_peer() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=8))
 def test_mutated_bytes(changes: list[tuple[int, int]]) -> None:
-    """Whatever bytes are changed in a conversation, nothing is raised and nothing is held."""
+    """With any bytes of a conversation changed, nothing is raised and nothing is held."""
     script = bytearray(_script())
     for at, octet in changes:
         script[at % len(script)] = octet
@@ -279,7 +279,7 @@ def _script() -> bytes:
 
 
 def test_limits_are_told() -> None:
-    """What is enforced is what the peer was told."""
+    """The limits that are enforced are those that the peer was told."""
     limits = Limits(frame_bytes_max=1024, channel_max=2, handle_max=1, incoming_window=4)
     peer = Peer(limits=limits).open().begin()
 

@@ -34,7 +34,7 @@ def told(peer: Peer, first: int, last: int, *, settled: bool = False) -> list[in
 
 
 def test_an_outcome_is_told_once() -> None:
-    """Whoever repeats a wide range makes no work: what was told of is not told of again."""
+    """A repeated wide range makes no work: its deliveries are not reported again."""
     peer = receiver(5_000)
 
     assert told(peer, 0, 4_999) == list(range(5_000))

@@ -227,7 +227,7 @@ def test_no_delivery_id() -> None:
 
 
 def test_no_credit() -> None:
-    """Who sends without credit loses the link, and only that."""
+    """A sender without credit loses the link, and only that."""
     peer = opened()
     link, other = peer.attach_sender(0), peer.attach_sender(1)
     for each in range(CREDIT):

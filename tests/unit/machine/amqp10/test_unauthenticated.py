@@ -69,7 +69,7 @@ def test_message_of_an_unauthenticated_peer() -> None:
 
 
 def test_message_that_began_before_its_peer_was_known() -> None:
-    """What was too large stays so: its first parts are not kept."""
+    """A message that was too large stays so: its first parts are not kept."""
     peer, link = unauthenticated()
     for part in range(3):
         peer.transfer(None if part else 0, bytes(400), more=True)

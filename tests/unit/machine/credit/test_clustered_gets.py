@@ -47,8 +47,10 @@ def test_in_a_crowd_rabbitmq_is_asked_again_after_a_while() -> None:
     assert gets.plan(1.0) == [Look(look)]
     gets.looked(look, 100, 40)
     assert gets.plan(1.0) == []
-    assert gets.due_s() == 1.0 + CROWDED_S
-    assert gets.plan(1.0 + CROWDED_S) == [Look(look + 1)]
+    assert gets.due_s == 1.0 + CROWDED_S
+    gets.settling(3, 1.0 + CROWDED_S / 2)
+    assert gets.due_s == 1.0 + CROWDED_S / 2
+    assert gets.plan(1.0 + CROWDED_S / 2) == [Look(look + 1)]
 
 
 class ClusteredGetsModel(QueueModel):

@@ -37,7 +37,7 @@ def test_a_window_is_as_large_as_what_is_ready() -> None:
 
 
 def test_on_an_empty_queue_a_window_of_one_message_waits() -> None:
-    """However many are asked for."""
+    """This holds however many messages are asked for."""
     gets = asking(10)
     gets.plan(1.0)
     gets.empty(1)
@@ -61,12 +61,12 @@ def test_what_nobody_asks_for_goes_back_after_five_seconds() -> None:
     gets: Gets[Fetched] = Gets()
     gets.released(Fetched(1, 0), 1.0)
     gets.released(Fetched(2, 0), 3.0)
-    assert gets.due_s() == 1.0 + KEEP_S
     assert gets.plan(3.0) == []
+    assert gets.due_s == 1.0 + KEEP_S
     (back,) = gets.plan(1.0 + KEEP_S)
     assert isinstance(back, Return)
     assert back.message.number == 1
-    assert gets.due_s() == 3.0 + KEEP_S
+    assert gets.due_s == 3.0 + KEEP_S
 
 
 def test_room_that_nobody_wants_is_closed_when_nothing_arrives() -> None:
@@ -77,7 +77,7 @@ def test_room_that_nobody_wants_is_closed_when_nothing_arrives() -> None:
     assert gets.plan(1.0) == [Open(2, 1)]
     gets.withdraw(1)
     gets.plan(1.0)
-    due_s = gets.due_s()
+    due_s = gets.due_s
     assert due_s is not None
     assert due_s <= 1.0 + QUIET_S
     assert gets.plan(1.0 + QUIET_S) == [Close(2)]
@@ -152,7 +152,7 @@ class GetsModel(QueueModel):
 
     @invariant()
     def nothing_is_kept_for_long(self) -> None:
-        due_s = self.credit.due_s()
+        due_s = self.credit.due_s
         assert due_s is None or self.now_s <= due_s + KEEP_S
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from bridge.machine.credit.effects import Close, Deliver, Get, Open, Return, Withdrawn
+from bridge.machine.credit.effects import Close, Deliver, Get, Look, Open, Return, Withdrawn
 from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, FAST_ROUNDS, LINGER_S, PROMPT_ROUNDS
-from bridge.machine.credit.windows import Windows
+from bridge.machine.credit.windows import LOOKS_MAX, PASSED_ON_MAX, SILENT_S, Windows
 from tests.unit.machine.credit.rabbitmq import Fetched, QueueModel
 
 FIRST = PROMPT_ROUNDS + 2
 """The first fetch after `Receiver.ask_promptly`; the last one before is a full window of one."""
+
+
+LOOK = FIRST + 1
+"""The fetch after that: the question whether the queue is empty."""
 
 
 class Receiver:
@@ -94,7 +99,7 @@ def test_a_receiver_that_asks_again_as_it_settles_keeps_its_window() -> None:
 
 
 def test_one_that_asks_when_all_its_credit_is_used_keeps_its_window_too() -> None:
-    """However long that takes: while somebody waits, nothing comes for nobody."""
+    """While a receiver waits, however long, no message comes that nobody waits for."""
     receiver = Receiver()
     receiver.ask_promptly()
     assert receiver.ask(50) == [Open(FIRST, 50)]
@@ -114,33 +119,174 @@ def test_room_that_nobody_wants_is_closed_after_a_while() -> None:
     receiver.ask(3)
     receiver.take(FIRST, 3)
     assert receiver.settle(FIRST) is None
-    assert receiver.windows.due_s() == receiver.now_s + LINGER_S
+    assert receiver.windows.due_s == receiver.now_s + LINGER_S
     receiver.now_s += LINGER_S / 2
     assert receiver.plan() == []
     receiver.now_s += LINGER_S
-    assert receiver.plan() == [Close(FIRST), Close(FIRST - 1)]
-    assert receiver.windows.due_s() is None
+    assert receiver.plan() == [Look(LOOK), Close(FIRST - 1)]
+    receiver.windows.looked(LOOK, 0, 1)
+    assert receiver.plan() == [Close(FIRST)]
+    assert receiver.windows.due_s is None
 
 
-def test_what_came_for_nobody_goes_back_after_a_while() -> None:
-    """And all that is on its way, for it stood behind."""
+@pytest.mark.parametrize(("count", "is_asked"), [(PASSED_ON_MAX, False), (100, True)])
+def test_less_credit_asks_for_what_may_be_on_its_way_to_a_new_window(
+    count: int, is_asked: bool
+) -> None:
+    """RabbitMQ would return it behind what the next window gets, but for the first 32 messages."""
+    receiver = Receiver()
+    assert receiver.ask(count) == [Open(1, count)]
+    receiver.take(1, 3)
+    receiver.windows.withdraw(1)
+    if is_asked:
+        assert receiver.plan() == [Look(2)]
+        receiver.windows.looked(2, 7, 1)
+        assert receiver.plan() == []
+        receiver.take(1, 7)
+        receiver.now_s += LINGER_S
+        assert receiver.plan() == [Look(3)]
+        receiver.windows.looked(3, 0, 1)
+    assert receiver.plan() == [Close(1)]
+
+
+def test_settlements_that_a_queue_may_not_have_taken_count_among_those_messages() -> None:
+    """RabbitMQ's channel passes on no more of both."""
+    receiver = Receiver()
+    assert receiver.ask(PASSED_ON_MAX - 1) == [Open(1, PASSED_ON_MAX - 1)]
+    receiver.take(1, PASSED_ON_MAX - 1)
+    assert receiver.plan() == [Close(1)]
+    assert receiver.ask(3) == [Open(2, 3)]
+    receiver.windows.closed(1)
+    receiver.settle(1)
+    receiver.windows.withdraw(1)
+    assert receiver.plan() == [Look(3)]
+
+
+def test_room_that_acks_have_made_stays_open_while_messages_are_on_their_way() -> None:
+    """RabbitMQ would return them behind whatever was returned before; it is asked again."""
+    receiver = Receiver()
+    receiver.ask_promptly()
+    receiver.ask(3)
+    receiver.take(FIRST, 3)
+    assert receiver.settle(FIRST) is None
+    receiver.now_s += 2 * LINGER_S
+    assert receiver.plan() == [Look(LOOK), Close(FIRST - 1)]
+    assert receiver.plan() == []
+    receiver.windows.looked(LOOK, 7, 1)
+    assert receiver.plan() == []
+    receiver.now_s += 2 * LINGER_S
+    assert receiver.plan() == [Look(LOOK + 1)]
+    receiver.windows.closed(LOOK + 1)  # RabbitMQ does not say
+    assert receiver.plan() == [Close(FIRST)]
+
+
+def test_room_that_never_fills_is_closed_in_the_end() -> None:
+    """RabbitMQ says that messages are ready, and brings none."""
+    receiver = Receiver()
+    receiver.ask_promptly()
+    receiver.ask(3)
+    receiver.take(FIRST, 3)
+    assert receiver.settle(FIRST) is None
+    looks = 0
+    while Close(FIRST) not in (effects := receiver.plan()):
+        for each in effects:
+            if isinstance(each, Look):
+                looks += 1
+                receiver.windows.looked(each.fetch, 7, 1)
+        receiver.now_s += LINGER_S
+    assert looks == LOOKS_MAX
+
+
+def withdrawn_beside_another() -> Receiver:
+    """One receiver takes its credit back while another waits; acks have made room."""
     receiver = Receiver()
     receiver.ask_promptly()
     receiver.ask(3)
     receiver.take(FIRST, 3)
     assert [receiver.settle(FIRST) for _ in range(3)] == [None] * 3
-    assert receiver.take(FIRST, 2) == [None, None]
+    receiver.ask(1)
+    receiver.windows.ask(2, 1, receiver.now_s)
+    receiver.windows.withdraw(1)
+    assert receiver.plan() == [Look(LOOK), Close(FIRST - 1)]
+    return receiver
+
+
+def test_rabbitmq_is_asked_again_though_another_receiver_waits() -> None:
+    """The messages that it counted went to another client: nothing happens here by itself."""
+    receiver = withdrawn_beside_another()
+    receiver.windows.looked(LOOK, 7, 2)
+    assert receiver.plan() == []
+    assert receiver.windows.due_s == receiver.now_s + LINGER_S
     receiver.now_s += 2 * LINGER_S
-    first, second = receiver.number - 1, receiver.number
-    *closes, one, other = receiver.plan()
-    assert closes == [Close(FIRST), Close(FIRST - 1)]
-    assert isinstance(one, Return)
-    assert isinstance(other, Return)
-    assert [each.message.number for each in (one, other)] == [first, second]
+    assert receiver.plan() == [Look(LOOK + 1)]
+    receiver.windows.looked(LOOK + 1, 0, 2)
+    assert receiver.plan() == [Close(FIRST)]
+    receiver.windows.closed(FIRST)
+    assert receiver.plan()[0] == Withdrawn(1)
+
+
+def test_a_receiver_does_not_wait_for_a_rabbitmq_that_says_nothing() -> None:
+    """Though another one waits."""
+    receiver = withdrawn_beside_another()
+    assert receiver.windows.due_s == receiver.now_s + SILENT_S
+    receiver.now_s += SILENT_S
+    assert receiver.plan() == [Close(FIRST)]
+    assert receiver.windows.due_s is None
+
+
+def test_a_message_goes_back_though_rabbitmq_says_nothing() -> None:
+    """A released one, which another receiver waits for."""
+    receiver = Receiver()
+    receiver.ask_promptly()
+    receiver.ask(3)
+    receiver.take(FIRST, 3)
+    assert [receiver.settle(FIRST) for _ in range(2)] == [None] * 2
+    receiver.windows.released(Fetched(receiver.number, FIRST), receiver.now_s)
+    assert receiver.ask(1) == [Close(FIRST - 1), Look(LOOK)]
+    receiver.now_s += SILENT_S
+    assert receiver.plan() == [Close(FIRST)]
+    receiver.windows.closed(FIRST)
+    receiver.plan()
+    receiver.windows.empty(LOOK + 1)
+    (returned, *_) = receiver.plan()
+    assert isinstance(returned, Return)
+
+
+def test_an_answer_of_a_queue_that_did_not_tell_is_not_believed() -> None:
+    """RabbitMQ says 0 messages and 0 consumers then: the window itself is a consumer."""
+    receiver = withdrawn_beside_another()
+    receiver.windows.looked(LOOK, 0, 0)
+    assert receiver.plan() == []
+    receiver.now_s += 2 * LINGER_S
+    assert receiver.plan() == [Look(LOOK + 1)]
+    receiver.windows.looked(LOOK + 1, 0, 1)
+    assert receiver.plan() == [Close(FIRST)]
+
+
+def test_what_came_for_nobody_goes_back_after_a_while() -> None:
+    """With all that was on its way, for it stood behind: here, or returned by RabbitMQ itself."""
+    receiver = Receiver()
+    receiver.ask_promptly()
+    receiver.ask(3)
+    receiver.take(FIRST, 3)
+    assert [receiver.settle(FIRST) for _ in range(3)] == [None] * 3
     assert receiver.take(FIRST) == [None]
-    (late,) = receiver.plan()
-    assert isinstance(late, Return)
-    assert late.message.number == second + 1
+    receiver.now_s += 2 * LINGER_S
+    assert receiver.plan() == [Look(LOOK), Close(FIRST - 1)]
+    receiver.windows.looked(LOOK, 0, 1)
+    assert receiver.plan() == [Close(FIRST)]
+    assert receiver.take(FIRST) == [None]
+    assert receiver.plan() == []
+    receiver.windows.closed(FIRST)
+    assert receiver.plan() == [Get(LOOK + 1)]
+    assert receiver.take(LOOK + 1) == [None]
+    returns = receiver.plan()
+    assert [each.message.number for each in returns if isinstance(each, Return)] == [
+        receiver.number - 2,
+        receiver.number - 1,
+        receiver.number,
+    ]
+    assert len(returns) == 3
 
 
 def test_what_came_ahead_does_not_overtake_what_is_released() -> None:
@@ -153,12 +299,13 @@ def test_what_came_ahead_does_not_overtake_what_is_released() -> None:
     assert receiver.take(FIRST) == [None]
     ahead = receiver.number
     receiver.windows.released(Fetched(ahead - 1, FIRST), receiver.now_s)
-    effects = receiver.ask(1)
-    assert effects[:2] == [Close(FIRST - 1), Close(FIRST)]
-    returns = [each for each in effects[2:] if isinstance(each, Return)]
-    assert [each.message.number for each in returns] == [ahead - 1, ahead]
-    assert len(effects) == 4
+    assert receiver.ask(1) == [Close(FIRST - 1), Look(LOOK)]
+    receiver.windows.looked(LOOK, 0, 1)
+    assert receiver.plan() == [Close(FIRST)]
     assert receiver.take(FIRST) == [None]
+    receiver.windows.closed(FIRST)
+    returns = [each for each in receiver.plan() if isinstance(each, Return)]
+    assert [each.message.number for each in returns] == [ahead - 1, ahead, ahead + 1]
 
 
 def test_what_came_for_nobody_goes_to_the_next_that_asks() -> None:
@@ -216,7 +363,7 @@ def test_a_fast_receiver_has_messages_before_it_asks() -> None:
 
 
 def test_a_withdrawal_ends_when_the_window_is_closed() -> None:
-    """What comes in between still goes to the one who asked; then nothing does."""
+    """A message that comes in between still goes to the receiver; then none does."""
     receiver = Receiver()
     receiver.ask(5)
     ticket = receiver.windows.withdraw(1)
@@ -275,7 +422,7 @@ def test_a_window_that_stays_half_full_is_closed_and_another_opened() -> None:
 
 
 def test_one_window_at_a_time_has_room() -> None:
-    """What is asked for while a window has room waits for it; a full one is not refilled beside."""
+    """Further demand waits for the window with room; a full one is not refilled beside it."""
     receiver = Receiver()
     receiver.ask_promptly()
     assert receiver.ask(5) == [Open(FIRST, 5)]
@@ -304,7 +451,7 @@ class WindowsModel(QueueModel):
 
     @invariant()
     def nothing_stands_for_long_that_nobody_wants(self) -> None:
-        due_s = self.credit.due_s()
+        due_s = self.credit.due_s
         assert due_s is None or self.now_s <= due_s + LINGER_S
 
     @property
@@ -326,8 +473,9 @@ class ApartModel(WindowsModel):
         self.replies = deque([*mine, *others])
 
     @invariant()
-    def nothing_is_got(self) -> None:
-        assert "get" not in [what for what, _, _ in self.commands]
+    def nothing_is_got_for_a_receiver(self) -> None:
+        """But what RabbitMQ has returned while messages wait for their return."""
+        assert "get" not in [what for what, _, _ in self.commands] or self.credit.buffered
 
 
 SETTINGS = settings(max_examples=100, stateful_step_count=60, deadline=None)

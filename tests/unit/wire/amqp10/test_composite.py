@@ -129,7 +129,7 @@ def test_symbolic_descriptor() -> None:
     ],
 )
 def test_refused(raw: bytes) -> None:
-    """What does not fit the table is a decode error."""
+    """A value that does not fit the table is a decode error."""
     with pytest.raises(DecodeError):
         decode_composite(raw)
 

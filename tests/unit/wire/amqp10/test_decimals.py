@@ -107,7 +107,7 @@ def test_a_decimal64_is_the_number_that_it_says(sign: int, coefficient: int, exp
 
 @given(st.sampled_from([(0x74, 4), (0x84, 8), (0x94, 16)]), st.binary(min_size=16, max_size=16))
 def test_any_bytes_are_a_number_that_fits_or_none(form: tuple[int, int], raw: bytes) -> None:
-    """What fits is the same number, and is written again."""
+    """A number that fits is the same when it is written again."""
     value = bytes((form[0],)) + raw[: form[1]]
     fitting = decode_decimal(value)
     if fitting is not None:
@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_not_written(value: str) -> None:
     st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**40), max_value=10**40),
 )
 def test_rounding_is_to_the_nearest_number_that_fits(value: Decimal) -> None:
-    """Of two the even one; what fits stays what it is."""
+    """Half-way cases round to even; a number that fits is unchanged."""
     try:
         found = rounded(value)
     except OverflowError:

@@ -32,7 +32,7 @@ def is_same(left: Any, right: Any) -> bool:
 
 @given(VALUES)
 def test_round_trip(value: Any) -> None:
-    """What is written is read again, of the same type, to the last byte."""
+    """Reading a written value gives the same value and type, to the last byte."""
     raw = encode(value)
 
     found, end = decode(raw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from xml.etree import ElementTree
@@ -19,20 +20,20 @@ from bridge.model.capacity import capacity_mb
 from bridge.model.counts import Counts
 from bridge.model.duration import MAX_MS
 from bridge.model.errors import ArgumentError, ServiceBusError
-from bridge.model.properties import PROPERTIES, READ_ONLY, Kind, kind_of, names_of
-from bridge.topology.definitions import entities
+from bridge.model.properties import PROPERTIES, READ_ONLY, EntityKind, kind_of, names_of
+from bridge.topology.definitions import entities, from_json, to_json
 from bridge.wire.atom.descriptions import (
     ELEMENTS,
     Facts,
-    check_message_size,
     entity_node,
     namespace_node,
     read_entity,
     read_rule,
     rule_node,
 )
-from bridge.wire.atom.documents import Entry, entry_text, feed_text, read_description
-from bridge.wire.atom.writing import Node
+from bridge.wire.atom.documents import AtomEntry, entry_text, feed_text, read_description
+from bridge.wire.atom.tier_limits import check_capacity, check_message_size
+from bridge.wire.atom.writing import XmlElement
 from tests.unit.policies.entities import namespaces
 
 SETTINGS = settings(max_examples=15, deadline=None)
@@ -40,10 +41,10 @@ ADDRESS = "sb://ns.servicebus.windows.net"
 FACTS = Facts(address=ADDRESS, counts=Counts())
 
 
-def entry_of(description: Node, path: str = "q") -> str:
+def entry_of(description: XmlElement, path: str = "q") -> str:
     """Return the document that describes something."""
     return entry_text(
-        Entry(
+        AtomEntry(
             url=f"https://ns.servicebus.windows.net/{path}?api-version=2021-05&x=1",
             title=path,
             published="2026-11-02T09:14:03.120Z",
@@ -168,10 +169,10 @@ def test_elements_are_those_of_the_service_in_its_order() -> None:
         assert len(set(names)) == len(names)
         assert set(names_of(kind)) <= set(names)
         entity: model.Entity = {
-            Kind.QUEUE: model.Queue(name="q", forward_to="t", user_metadata="m",
+            EntityKind.QUEUE: model.Queue(name="q", forward_to="t", user_metadata="m",
                                     forward_dead_lettered_messages_to="t"),
-            Kind.TOPIC: model.Topic(name="q", user_metadata="m"),
-            Kind.SUBSCRIPTION: model.Subscription(
+            EntityKind.TOPIC: model.Topic(name="q", user_metadata="m"),
+            EntityKind.SUBSCRIPTION: model.Subscription(
                 topic="t", name="q", forward_to="t", user_metadata="m",
                 forward_dead_lettered_messages_to="t"),
         }[kind]  # fmt: skip
@@ -219,11 +220,13 @@ def test_what_is_left_out_has_the_default_of_the_service() -> None:
 
 
 def test_an_update_keeps_what_is_fixed_at_creation() -> None:
-    """What cannot be changed need not be said again; what made the entity itself stays."""
+    """A fixed property may be left out; the parts that made the entity itself stay."""
     there = model.Queue(
         name="q", requires_session=True, max_delivery_count=3, incarnation="a", created_at="b"
     )
-    sent = read_description(entry_of(Node("QueueDescription", attributes=_NAMESPACE)).encode())
+    sent = read_description(
+        entry_of(XmlElement("QueueDescription", attributes=_NAMESPACE)).encode()
+    )
 
     assert read_entity(sent, {"name": "q"}, there) == model.Queue(
         name="q", requires_session=True, incarnation="a", created_at="b"
@@ -334,9 +337,83 @@ def test_a_large_message_is_premium() -> None:
         check_message_size(larger, "ns", model.Tier.STANDARD)
 
 
+@pytest.mark.parametrize("tier", model.Tier)
+def test_administration_takes_whole_gigabytes(tier: model.Tier) -> None:
+    """One to five, in Premium up to 80; what a file has said stays with another change."""
+    for size_mb in (1_024, 2_048, 5_120):
+        check_capacity(model.Queue(name="q", max_size_mb=size_mb), None, tier)
+    for size_mb in (10_240, 81_920):
+        large = model.Topic(name="t", max_size_mb=size_mb)
+        if tier is model.Tier.PREMIUM:
+            check_capacity(large, None, tier)
+            continue
+        with pytest.raises(ArgumentError, match=f"value {size_mb} of the property MaxSizeIn"):
+            check_capacity(large, None, tier)
+    odd = model.Queue(name="q", max_size_mb=100)
+    with pytest.raises(ArgumentError, match="MaxSizeInMegabytes"):
+        check_capacity(odd, None, tier)
+    check_capacity(odd, odd, tier)
+    check_capacity(model.Subscription(topic="t", name="s"), None, tier)
+
+
+@pytest.mark.parametrize("kind", ["Queue", "Topic"])
+def test_empty_metadata_is_read_back_as_empty(kind: str) -> None:
+    """Unlike none, and also out of the definition that RabbitMQ keeps."""
+    root = f"{kind}Description"
+    empty = described("<UserMetadata></UserMetadata>", root)
+    assert "<UserMetadata />" in entry_of(entity_node(empty, FACTS))
+    assert from_json(to_json(empty)) == empty
+    for none in ("", '<UserMetadata i:nil="true"/>'):
+        entity = described(none, root)
+        assert "UserMetadata" not in entry_of(entity_node(entity, FACTS))
+        assert to_json(entity).keys() == to_json(empty).keys() - {"hasEmptyUserMetadata"}
+
+
+def test_an_older_version_knows_no_message_size() -> None:
+    """It is not told there, refused when it is given, and an update leaves it as it is."""
+    old, size = "2017-04", "<MaxMessageSizeInKilobytes>2048</MaxMessageSizeInKilobytes>"
+    queue = described(size)
+    assert size in entry_of(entity_node(queue, replace(FACTS, version="2021-05")))
+    assert "MaxMessageSize" not in entry_of(entity_node(queue, replace(FACTS, version=old)))
+
+    text = entry_of(entity_node(queue, replace(FACTS, version=old)))
+    changed = read_entity(read_description(text.encode()), {"name": "q"}, queue, version=old)
+    assert changed == queue
+    given = read_description(entry_of(entity_node(queue, FACTS)).encode())
+    with pytest.raises(ArgumentError, match="MaxMessageSizeInKilobytes needs api-version 2021-05"):
+        read_entity(given, {"name": "q"}, version=old)
+
+
+def test_authorization_rules_have_dates() -> None:
+    """When they were made and last changed, as far as that is known; definitions keep them."""
+    made, changed = "2026-11-02T09:14:03Z", "2026-11-03T09:14:03Z"
+    rules = tuple(
+        model.AuthorizationRule(
+            name=name,
+            primary_key="k",
+            secondary_key="l",
+            rights=frozenset({model.Right.SEND}),
+            created_at=made_at,
+            modified_at=changed_at,
+        )
+        for name, made_at, changed_at in (("new", made, changed), ("old", "", ""))
+    )
+    queue = model.Queue(name="q", authorization_rules=rules)
+    text = entry_of(entity_node(queue, FACTS))
+    times = f"<CreatedTime>{made}</CreatedTime><ModifiedTime>{changed}</ModifiedTime>"
+    assert text.count("CreatedTime>") == 2
+    assert f"</Rights>{times}<KeyName>new" in text
+    kept = from_json(to_json(queue))
+    assert isinstance(kept, model.Queue)
+    assert [(each.created_at, each.modified_at) for each in kept.authorization_rules] == [
+        (made, changed),
+        ("", ""),
+    ]
+
+
 def test_a_feed_has_two_links_when_there_is_more() -> None:
     """Python's SDK takes the second link as the next page."""
-    entry = Entry(
+    entry = AtomEntry(
         url="https://ns/q", title="q", published="2026-11-02T09:14:03Z",
         updated="2026-11-02T09:14:03Z", description=entity_node(model.Queue(name="q"), FACTS),
     )  # fmt: skip

@@ -59,7 +59,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_no_text_costs_long(text: str) -> None:
-    """Whatever is in it, it is taken or refused in time that grows with its length only."""
+    """Any text is taken or refused in time that grows with its length only."""
     body = text.encode()
     assert len(body) <= BODY_BYTES_MAX
     begun_s = time.process_time()

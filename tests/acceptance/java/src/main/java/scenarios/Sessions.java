@@ -149,7 +149,7 @@ final class Sessions {
             .buildProcessorClient();
         try {
             processor.start();
-            Scenarios.check(all.await(20, TimeUnit.SECONDS), "nine messages in time: " + bodies
+            Scenarios.check(all.await(2, TimeUnit.MINUTES), "nine messages in time: " + bodies
                 + " " + errors);
             sleep(500);
         } finally {

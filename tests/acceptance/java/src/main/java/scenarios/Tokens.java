@@ -31,7 +31,7 @@ import java.util.Map;
  * TENANT, APPLICATION and SECRET are the credential; without them it is the environment's.
  */
 public final class Tokens {
-    private static final Duration PATIENCE = Duration.ofMinutes(1);
+    private static final Duration PATIENCE = Duration.ofMinutes(2);
     private static final long PAUSE_MS = 200;
 
     private final String host;

@@ -1,0 +1,93 @@
+"""`busbridge deferred take`: deferred messages are written out and removed."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bridge.commands.clock import now_ms
+from bridge.commands.deferred_options import deferred_of
+from bridge.commands.exit_codes import ExitCode
+from bridge.commands.message_path import add_path, path_in
+from bridge.commands.output import Output
+from bridge.commands.parser import Commands, add_command, add_yes
+from bridge.commands.selection_options import add_selection
+from bridge.commands.taking_options import messages, undo_of
+from bridge.commands.target import add_target, target_of
+
+if TYPE_CHECKING:
+    from bridge.remote.delivery import RemoteDelivery
+
+
+def register(verbs: Commands) -> None:
+    """Add the command."""
+    parser = add_command(
+        verbs,
+        "take",
+        "receive deferred messages by their numbers, write each as a line of JSON, and complete "
+        "it: after asking",
+        run=run,
+        right="Listen on the entity",
+        examples=(
+            "busbridge deferred take orders --number 5 --yes > taken.jsonl",
+            "busbridge deferred take orders --where \"color = 'red'\" --undo red.jsonl",
+        ),
+    )
+    add_path(parser)
+    add_selection(parser, limit="how many to take at most")
+    parser.add_argument(
+        "--undo", type=Path, metavar="FILE",
+        help="write each message to this file before it is completed, confirmed by the disk: one "
+        "line each, readable by its owner alone, with bodies",
+    )  # fmt: skip
+    add_yes(parser)
+    add_target(parser)
+
+
+async def run(arguments: argparse.Namespace, output: Output) -> int:
+    """Take what is meant."""
+    from bridge.commands.deferred_run import DeferredRun, StaysDeferred, sessions_by_number
+    from bridge.operations.lines.message_lines import line_of
+    from bridge.operations.undo_file import UndoHead, entry_line
+    from bridge.remote.namespace import RemoteNamespace
+
+    path = path_in(arguments.entity, is_dead_letter=arguments.dead_letter)
+    selection = deferred_of(arguments)
+    target = target_of(arguments)
+    async with RemoteNamespace(target.address, target.credential) as namespace:
+        management = await namespace.management(path)
+        found, looking = await sessions_by_number(output, management, selection, arguments.limit)
+        if looking.is_stopped:
+            output.say("Stopped. Nothing is taken: give the same command again.")
+            return ExitCode.STOPPED
+        failures = len(looking.failures)
+        if not found:
+            output.say(f"{path} has no such deferred messages.")
+            return ExitCode.DIFFERENCES if failures else ExitCode.DONE
+        output.confirm(f"{messages(len(found))} of {path}, deferred: written out, and removed.")
+        head = UndoHead(
+            verb="purge", namespace=target.address.namespace, entity=path, began_ms=now_ms()
+        )
+        with undo_of(arguments.undo, head) as undo:
+
+            async def handle(delivery: RemoteDelivery) -> None:
+                if undo is not None:
+                    try:
+                        undo.write([entry_line(delivery.message)])
+                    except OSError as error:
+                        text = f"the undo file cannot be written: {error.strerror}"
+                        raise StaysDeferred(text, is_last=True) from error
+                output.text(line_of(delivery.message))
+
+            taking = DeferredRun(
+                output,
+                namespace,
+                path,
+                found,
+                handle,
+                done_word="taken",
+                doubt="It is written out, and may be removed, or not.",
+            )
+            code = await taking.run()
+        return ExitCode.DIFFERENCES if code == ExitCode.DONE and failures else code

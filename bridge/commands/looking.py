@@ -1,0 +1,109 @@
+"""Looks through the messages of an entity, page by page, and takes none away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from bridge.commands.errors import sentence_of
+from bridge.commands.output import Output
+
+if TYPE_CHECKING:
+    from bridge.operations.selection import MessageSelection
+    from bridge.remote.management import RemoteManagement
+    from bridge.remote.message import RemoteMessage
+
+PAGE: Final = 250
+"""Messages that Azure gives for one request."""
+
+
+class Looking:
+    """Peeks until the end, the limit, a signal, or a failure behind the first page.
+
+    Attributes:
+        next_number: where to go on.
+        looked_at, found: how many were looked at, and how many of them are meant.
+        is_stopped: whether a signal or a failure has ended it.
+        failures: messages that the condition cannot be held against.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        management: RemoteManagement,
+        selection: MessageSelection,
+        *,
+        first: int = 1,
+        limit: int | None = None,
+    ) -> None:
+        self._output = output
+        self._management = management
+        self._selection = selection
+        self._limit = limit
+        self.next_number = first
+        self.looked_at = 0
+        self.found = 0
+        self.is_stopped = False
+        self.failures: list[str] = []
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether as many were found as are asked for."""
+        return self._limit is not None and self.found >= self._limit
+
+    async def run(self, take: Callable[[Sequence[RemoteMessage]], None], what: str) -> None:
+        """Give what is meant, in order and page by page.
+
+        Args:
+            take: gets the messages of a page that are meant.
+            what: what is being done, for the progress.
+
+        Raises:
+            RemoteError: the first page was refused.
+        """
+        from bridge.remote.errors import RemoteError
+
+        output = self._output
+        with output.interruption.deferred() as asked, output.progress(None, what) as progress:
+            while not self.is_enough:
+                if asked.is_set():
+                    self.is_stopped = True
+                    return
+                try:
+                    page = await self._management.peek(self.next_number, PAGE)
+                except RemoteError as error:
+                    if not self.looked_at:
+                        raise
+                    output.say(sentence_of(error))
+                    self.is_stopped = True
+                    return
+                progress.advance(len(page))
+                before = self.next_number
+                take(self._meant(page))
+                if self.next_number <= before:
+                    return
+
+    def say_failures(self) -> None:
+        """Say which messages the condition cannot be held against."""
+        self._output.say_some("--where", self.failures)
+
+    def _meant(self, page: Sequence[RemoteMessage]) -> list[RemoteMessage]:
+        """Return the messages of a page that are meant, up to the limit."""
+        from bridge.model.filters.errors import FilterException
+
+        meant: list[RemoteMessage] = []
+        for each in page:
+            self.looked_at += 1
+            number = int(each.sequence_number or 0)
+            self.next_number = max(self.next_number, number + 1)
+            try:
+                is_meant = self._selection.takes(each)
+            except FilterException as error:
+                self.failures.append(f"message {number}: {error}")
+                continue
+            if is_meant:
+                meant.append(each)
+                self.found += 1
+                if self.is_enough:
+                    break
+        return meant

@@ -1,0 +1,126 @@
+"""Removes messages that receivers get: active ones, and dead letters."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bridge.commands.clock import now_ms
+from bridge.commands.errors import sentence_of
+from bridge.commands.exit_codes import ExitCode
+from bridge.commands.output import Output
+from bridge.commands.taking import take
+from bridge.commands.taking_options import messages, rules_of, undo_of
+from bridge.commands.target import NamespaceLogin
+
+if TYPE_CHECKING:
+    from bridge.commands.taking_run import Judged
+    from bridge.operations.selection import MessageSelection
+    from bridge.remote.delivery import RemoteDelivery
+    from bridge.remote.namespace import RemoteNamespace
+
+AT_ONCE: Final = 4_000
+"""Messages of one batch delete (Azure's bound)."""
+
+
+async def purge_received(
+    namespace: RemoteNamespace,
+    target: NamespaceLogin,
+    path: str,
+    selection: MessageSelection,
+    arguments: argparse.Namespace,
+    output: Output,
+) -> int:
+    """Remove what is meant after asking, by batch delete where it is everything.
+
+    Args:
+        selection: what is meant of the messages that a receiver gets.
+        arguments: with those of `add_taking`, and `limit`.
+    """
+    which = "All messages" if selection.is_everything else "The messages that are meant"
+    limit = "" if arguments.limit is None else f", {arguments.limit:,} at most,"
+    output.confirm(f"{which}{limit} are removed from {path}.")
+    if selection.is_everything and arguments.undo is None and arguments.rate is None:
+        code = await _deleted(namespace, path, arguments, output)
+        if code is not None:
+            return code
+    return await _purge(namespace, target, path, selection, arguments, output)
+
+
+async def _deleted(
+    namespace: RemoteNamespace, path: str, arguments: argparse.Namespace, output: Output
+) -> int | None:
+    """Remove all messages by batch delete; `None`: the namespace does not know it."""
+    from bridge.remote.errors import RemoteError, RemoteRefused
+
+    management = await namespace.management(path)
+    before_ms, done = now_ms(), 0
+    limit: int | None = arguments.limit
+    with output.interruption.deferred() as asked, output.progress(limit, "removing") as progress:
+        while not asked.is_set() and (limit is None or done < limit):
+            count = AT_ONCE if limit is None else min(AT_ONCE, limit - done)
+            try:
+                found = await management.batch_delete(count, before_ms)
+            except RemoteRefused as error:
+                if done or error.in_doubt:
+                    raise
+                return None
+            except RemoteError as error:
+                if not done:
+                    raise
+                doubt = " Some more may be removed." if error.in_doubt else ""
+                output.say(
+                    f"{sentence_of(error)} Removed {messages(done)} from {path}.{doubt} Give the "
+                    "same command to go on."
+                )
+                return ExitCode.STOPPED
+            done += found
+            progress.advance(found)
+            if not found:
+                break
+        is_stopped = asked.is_set()
+    if not output.is_table:
+        output.record({"removed": done})
+    if is_stopped:
+        output.say(
+            f"Stopped. Removed {messages(done)} from {path}. Give the same command to go on."
+        )
+        return ExitCode.STOPPED
+    output.say(f"Removed {messages(done)} from {path}.")
+    return ExitCode.DONE
+
+
+async def _purge(
+    namespace: RemoteNamespace,
+    target: NamespaceLogin,
+    path: str,
+    selection: MessageSelection,
+    arguments: argparse.Namespace,
+    output: Output,
+) -> int:
+    """Take what is meant, and complete it."""
+    from bridge.commands.taking_run import Judged
+    from bridge.model.filters.errors import FilterException
+    from bridge.operations.undo_file import UndoHead
+
+    async def judge(delivery: RemoteDelivery) -> Judged:
+        try:
+            return Judged(selection.takes(delivery.message))
+        except FilterException as error:
+            return Judged(False, str(error))
+
+    head = UndoHead(
+        verb="purge", namespace=target.address.namespace, entity=path, began_ms=now_ms()
+    )
+    return await take(
+        output,
+        namespace,
+        path,
+        rules_of(arguments, is_moving=False),
+        judge,
+        wait_s=arguments.wait,
+        doing="removing",
+        done="removed",
+        undo=partial(undo_of, arguments.undo, head),
+    )

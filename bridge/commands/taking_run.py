@@ -1,0 +1,310 @@
+"""Runs the machine that takes messages: its links, its tasks, its clock and its undo file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bridge.background.tasks import Tasks
+from bridge.commands.clock import now_ms
+from bridge.commands.output import Progress
+from bridge.commands.undo_writing import UndoFile
+from bridge.operations.taking import Taking
+from bridge.operations.taking_effects import Received, TakingEffect, TakingEnded, Write
+from bridge.operations.taking_rules import TakingRules
+from bridge.operations.undo_file import entry_line
+from bridge.relay.machine.effects import Complete, Release, Renew, Send
+from bridge.relay.machine.lease import lock_ms_of
+from bridge.relay.running.judgement import number_of
+from bridge.relay.running.lane import RENEWED_TOGETHER, batched
+from bridge.relay.running.outlet import OVERHEAD, Outlet
+from bridge.remote import outcomes
+from bridge.remote.delivery import RemoteDelivery
+from bridge.remote.errors import RemoteError, RemoteLockLost, RemoteNotFound, RemoteRefused
+from bridge.remote.management import RemoteManagement
+from bridge.remote.message import RemoteMessage
+from bridge.remote.receiver import RemoteReceiver
+
+ROUND: Final = 250
+"""Messages of one call of `receive`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What becomes of a message.
+
+    Attributes:
+        is_wanted: whether it is taken.
+        refusal: why it cannot be taken; "" if it can.
+        copy: what is sent; `None` where nothing is.
+        is_changed: whether the copy says something else, so that the undo file has it, too.
+        outcome: how it is settled in the end.
+    """
+
+    is_wanted: bool
+    refusal: str = ""
+    copy: RemoteMessage | None = None
+    is_changed: bool = False
+    outcome: outcomes.RemoteOutcome = field(default_factory=outcomes.Complete)
+
+
+Judge = Callable[[RemoteDelivery], Awaitable[Judged]]
+
+
+class TakingRun:
+    """One run of the machine.
+
+    What was enqueued since it began is not taken, but held: what is sent to the source's own entity
+    and dies there again would be sent for ever.
+
+    Args:
+        judge: says what becomes of each message; it may ask somebody.
+        outlet: the way to the target; `None`: messages are only removed.
+        undo: where messages are written before they are settled.
+        wait_s: for how long no message must come until there are no more.
+
+    Attributes:
+        later: number and enqueued time of each that was enqueued since, by our clock.
+    """
+
+    def __init__(
+        self,
+        receiver: RemoteReceiver,
+        management: RemoteManagement,
+        rules: TakingRules,
+        judge: Judge,
+        *,
+        outlet: Outlet | None = None,
+        undo: UndoFile | None = None,
+        wait_s: float,
+        progress: Progress,
+    ) -> None:
+        self._began_ms = now_ms()
+        self.machine = Taking(rules, self._began_ms)
+        self._receiver = receiver
+        self._management = management
+        self._judge = judge
+        self._outlet = outlet
+        self._undo = undo
+        self._wait_s = wait_s
+        self._progress = progress
+        self._in_hand: dict[int, tuple[RemoteDelivery, Judged]] = {}
+        self._key = 0
+        self._has_room = asyncio.Event()
+        self._tasks = Tasks()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._over: asyncio.Future[TakingEnded] = self._loop.create_future()
+        self.last_number = 0
+        self.later: set[tuple[int, int]] = set()
+
+    async def run(self, asked: asyncio.Event) -> TakingEnded:
+        """Take messages until none come, or it has to end; `asked`: somebody stops it."""
+        self._start(self._read())
+        self._start(self._stop(asked))
+        try:
+            return await self._over
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._tasks.cancel()
+
+    async def _stop(self, asked: asyncio.Event) -> None:
+        await asked.wait()
+        self.machine.stop(now_ms())
+        self._turn()
+
+    # -- receiving
+
+    async def _read(self) -> None:
+        machine = self.machine
+        waited_s = 0.0
+        while not machine.is_ending:
+            room = machine.room
+            if not room:
+                self._has_room.clear()
+                await self._has_room.wait()
+                continue
+            asked_s = self._loop.time()
+            try:
+                found = await self._receiver.receive(min(room, ROUND), self._wait_s)
+            except RemoteError as error:
+                machine.source_lost(str(error), now_ms())
+                self._turn()
+                return
+            waited_s += self._loop.time() - asked_s
+            if not all(map(self._is_later, found)):
+                waited_s = 0.0
+            received = [await self._received(each) for each in found]
+            machine.receive(received, now_ms())
+            if not found or waited_s >= self._wait_s:
+                machine.ran_dry(now_ms())
+            self._turn()
+
+    def _is_later(self, delivery: RemoteDelivery) -> bool:
+        return int(delivery.message.enqueued_time_ms or 0) >= self._began_ms
+
+    async def _received(self, delivery: RemoteDelivery) -> Received:
+        if self._is_later(delivery):
+            enqueued_ms = int(delivery.message.enqueued_time_ms or 0)
+            self.later.add((number_of(delivery), enqueued_ms))
+            judged = Judged(False)
+        else:
+            judged = await self._judge(delivery)
+        self._key += 1
+        message, copy = delivery.message, judged.copy
+        self.last_number = number_of(delivery) or self.last_number
+        self._in_hand[self._key] = delivery, judged
+        return Received(
+            self._key,
+            number_of(delivery),
+            int(message.enqueued_time_ms or 0),
+            judged.is_wanted,
+            judged.refusal,
+            group=None if copy is None else (copy.session_id, copy.partition_key),
+            is_ordered=copy is not None and copy.session_id is not None,
+            size_bytes=0 if copy is None else copy.size_bytes + OVERHEAD,
+            lock_ms=lock_ms_of(int(message.locked_until_ms or 0), now_ms()),
+        )
+
+    # -- what the machine wants
+
+    def _turn(self) -> None:
+        """Do what the machine wants now, and look again when something is due."""
+        machine = self.machine
+        while effects := machine.take_effects():
+            for effect in effects:
+                self._do(effect)
+        if machine.room or machine.is_ending:
+            self._has_room.set()
+        self._progress.advance(machine.account.completed - self._progress.done)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = now_ms()
+        due_ms = machine.due_ms(now)
+        if due_ms is not None:
+            self._timer = self._loop.call_later(max(due_ms - now, 1) / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.machine.tick(now_ms())
+        self._turn()
+
+    def _do(self, effect: TakingEffect) -> None:
+        match effect:
+            case Write(batch, keys):
+                self._start(self._write(batch, keys))
+            case Send(batch, keys):
+                self._start(self._send(batch, keys))
+            case Complete(keys):
+                self._start(self._complete(keys))
+            case Release(keys):
+                self._start(self._release(keys))
+            case Renew(keys):
+                self._start(self._renew(keys))
+            case TakingEnded():
+                if not self._over.done():
+                    self._over.set_result(effect)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.start(self._guarded(work), name="take")
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do a part of the work; what goes wrong in it ends the run, and nothing waits for it."""
+        try:
+            await work
+        except Exception as error:
+            if self._over.done():
+                raise
+            self._over.set_exception(error)
+
+    async def _write(self, batch: int, keys: Sequence[int]) -> None:
+        assert self._undo is not None
+        found = [self._in_hand[each] for each in keys]
+        try:
+            await asyncio.to_thread(
+                self._undo.write,
+                [
+                    entry_line(delivery.message, judged.copy if judged.is_changed else None)
+                    for delivery, judged in found
+                ],
+            )
+        except OSError as error:
+            text = f"{self._undo.path}: {error.strerror or error}"
+            self.machine.unwritten(batch, text, now_ms())
+        else:
+            self.machine.written(batch, now_ms())
+        self._turn()
+
+    async def _send(self, batch: int, keys: Sequence[int]) -> None:
+        assert self._outlet is not None
+        found = [self._in_hand[each] for each in keys]
+        outcome = await self._outlet.send(
+            [
+                (judged.copy, number_of(delivery), int(delivery.message.enqueued_time_ms or 0))
+                for delivery, judged in found
+                if judged.copy is not None
+            ]
+        )
+        self.machine.sent(batch, outcome, now_ms())
+        self._turn()
+
+    async def _complete(self, keys: Sequence[int]) -> None:
+        found = [self._in_hand.pop(each) for each in keys]
+        results = await asyncio.gather(
+            *(self._receiver.settle(delivery, judged.outcome) for delivery, judged in found),
+            return_exceptions=True,
+        )
+        sure: list[int] = []
+        unsure: list[int] = []
+        for key, result in zip(keys, results, strict=True):
+            if result is not None and not isinstance(result, RemoteError):
+                raise result
+            (sure if result is None else unsure).append(key)
+        self.machine.settled(sure, now_ms())
+        self.machine.settled(unsure, now_ms(), is_sure=False)
+        self._turn()
+
+    async def _release(self, keys: Sequence[int]) -> None:
+        """Give messages back, each by itself: only one whose link has ended is not sure."""
+        sure: list[int] = []
+        unsure: list[int] = []
+        for key in keys:
+            try:
+                await self._receiver.settle(self._pop(key), outcomes.Release())
+            except RemoteError:
+                unsure.append(key)
+            else:
+                sure.append(key)
+        self.machine.settled(sure, now_ms())
+        self.machine.settled(unsure, now_ms(), is_sure=False)
+        self._turn()
+
+    def _pop(self, key: int) -> RemoteDelivery:
+        return self._in_hand.pop(key)[0]
+
+    async def _renew(self, keys: Sequence[int]) -> None:
+        for some in batched(keys, RENEWED_TOGETHER):
+            await self._renew_some(some)
+
+    async def _renew_some(self, keys: Sequence[int]) -> None:
+        held = [each for each in keys if each in self._in_hand]
+        tokens = [self._in_hand[each][0].lock_token for each in held]
+        try:
+            ends = await self._management.renew_lock([each for each in tokens if each])
+        except (RemoteLockLost, RemoteNotFound, RemoteRefused):
+            if len(held) > 1:
+                for each in held:
+                    await self._renew_some((each,))
+                return
+            self.machine.lock_lost(held, now_ms())
+        except RemoteError:
+            self.machine.renewal_failed(held, now_ms())
+        else:
+            now = now_ms()
+            lock_ms = lock_ms_of(min(ends, default=0), now)
+            self.machine.renewed(held, lock_ms, now)
+        self._turn()

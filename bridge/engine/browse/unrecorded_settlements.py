@@ -1,0 +1,248 @@
+"""Settled numbers that no process wrote to a settled stream, found by RabbitMQ's message counts.
+
+The settled stream lacks numbers that were settled before the first peek, by a bridge that was
+killed within 50 ms, or by a native consumer. RabbitMQ then counts fewer messages than the view has
+unsettled numbers. The oldest of these are taken as gone: the journal is read backwards until as
+many messages are found as RabbitMQ counts. The result is never written to a stream: a count may be
+wrong for a while (docs/rabbitmq-faults.md: empty-when-dead). It is counted again.
+
+Deferred messages leave in any order. The first peek, and each one that finds another count than the
+view has, asks the owner of their queue which are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from bridge.background.tasks import Tasks
+from bridge.broker.errors import BrokerError
+from bridge.broker.ready_counts import ReadyCounts
+from bridge.broker.streams.stream_reader import StreamEntry
+from bridge.engine.browse.journal_scan import STOP
+from bridge.engine.browse.view import BrowseView
+from bridge.engine.clock import now_ms
+from bridge.engine.receiving.connections import ConsumerConnections
+from bridge.machine.browse.entity_messages import MovedTo, expires_ms, is_active_entry, newest
+from bridge.model import entity as model
+from bridge.model.errors import ServiceBusError
+from bridge.topology import names
+from bridge.topology.shards import active_queues
+
+LOOK_S = 1.0
+"""The shortest time between two comparisons of counts; only peeks compare them."""
+
+QUIET_S = 0.1
+"""The time between two counts that are taken as exact if they are equal."""
+
+MARGIN = 100
+"""The extra messages that may exist beyond a count while messages come and go."""
+
+PATIENCE_S = 10.0
+"""The longest wait of a peek for the journal's reading; then it answers by the known numbers."""
+
+Listed = Callable[[model.ReceiveEntity], Awaitable[tuple[Sequence[int], Sequence[int]] | None]]
+"""Returns the numbers of an entity's deferred messages, and of its deferred dead letters; `None`:
+the owner gives no list."""
+
+HeldCount = Callable[[str], Awaitable[list[int]]]
+"""Counts an entity's messages that bridges and clients hold: active, dead, deferred."""
+
+log = logging.getLogger(__name__)
+
+
+class _Counts(NamedTuple):
+    active: int
+    dead: int
+    last: int
+
+
+class UnrecordedSettlements:
+    """Finds the messages of one entity that are gone, though no process wrote their numbers.
+
+    Args:
+        held: counts the messages of an entity that bridges and clients hold unacked.
+        listed: returns the numbers of an entity's deferred messages.
+
+    Attributes:
+        hidden: the count of messages in the queue but no more in the journal: no peek shows them.
+    """
+
+    def __init__(
+        self, view: BrowseView, connections: ConsumerConnections, held: HeldCount, listed: Listed
+    ) -> None:
+        self._view = view
+        self._connections = connections
+        self._held = held
+        self._listed = listed
+        self._is_doubtful = False
+        self._looked_s = float("-inf")
+        self._difference: int | None = None
+        self._tasks = Tasks()
+        self._task: asyncio.Task[None] | None = None
+        self.hidden = 0
+
+    async def look(self) -> None:
+        """Compare the counts, at most once in `LOOK_S`; wait up to `PATIENCE_S` for the result.
+
+        They are compared again at once after the owner's list of deferred messages lacked some.
+        """
+        now_s = asyncio.get_running_loop().time()
+        if self._task is None or self._task.done():
+            if now_s - self._looked_s < LOOK_S and not self._is_doubtful:
+                return
+            self._looked_s = now_s
+            self._task = self._tasks.start(self._explain(), "browse count")
+        await asyncio.wait((self._task,), timeout=PATIENCE_S)
+
+    async def _explain(self) -> None:
+        """Compare the counts of each kind; one that RabbitMQ does not tell keeps no other back."""
+        entity = self._view.entity
+        is_partitioned = isinstance(entity, model.Queue) and entity.enable_partitioning
+        for compare in (self._compare_deferred, *(() if is_partitioned else (self._compare,))):
+            try:
+                await compare()
+            except (BrokerError, ServiceBusError) as error:
+                log.warning("browse.uncounted entity=%s error=%s", entity.path, error)
+
+    async def _compare_deferred(self) -> None:
+        """Ask the owner of the deferred messages which are there, unless the count agrees."""
+        known = self._view.set_aside
+        count = await self._count_deferred()
+        if known.agrees(count):
+            self._is_doubtful = False
+            return
+        known.ask()
+        found = await self._listed(self._view.entity) if count else ((), ())
+        if found is None:
+            return
+        self._is_doubtful = known.told(*found)
+        log.info("browse.listed entity=%s deferred=%d", self._view.entity.path, len(known))
+        if count != len(known) and await self._count_deferred() == count:
+            known.excuse(count)
+
+    async def _compare(self) -> None:
+        view = self._view
+        bounds = await view.journal.bounds()
+        first, last = (1, 0) if bounds is None else bounds
+        counts = await self._count(last)
+        if first == 1:
+            await self._find_stayed(counts)
+        view.gone_dead = frozenset()
+        view.gone_dead = self._oldest(sorted(view.dead_letters()), counts.dead)
+        difference = view.active.numbers.unsettled(first, last) - counts.active
+        unshown = -difference if first > 1 else 0
+        self._note_hidden(max(unshown, 0) + view.hidden_deferred)
+        if difference <= 0:
+            view.active.numbers.floor = 0
+            self._difference = difference
+            return
+        if difference == self._difference:
+            return
+        margin = await self._margin(counts)
+        if margin and self._difference is not None:
+            return  # a result exists, and messages come and go: keep it until all is quiet
+        floor = await self._read_back(first, last, counts.active + margin)
+        view.active.numbers.floor = 0 if floor is None else floor
+        unsettled = view.active.numbers.unsettled(first, last)
+        self._difference = unsettled - counts.active if not margin else None
+
+    async def _find_stayed(self, counts: _Counts) -> None:
+        """Find the messages that are where they were, though the moved stream says they have left.
+
+        A next queue refused the move, and the bridge was killed before it had told. RabbitMQ has
+        more active messages then than are known; the newest moves that no queue has are those.
+        """
+        view, numbers = self._view, self._view.active.numbers
+        unsettled = numbers.unsettled(1, counts.last) - len(numbers.stayed)
+        extra = counts.active - unsettled
+        if extra <= 0 and not numbers.stayed:
+            return
+        dead = list(view.places.numbers(MovedTo.DEAD))
+        left = sum(each in view.dead.numbers.active for each in dead)
+        found = view.unproven(max(len(dead) - left - counts.dead, 0))[: max(extra, 0)]
+        if numbers.stayed != set(found) and not await self._margin(counts):
+            log.info("browse.stayed entity=%s count=%d", view.entity.path, len(found))
+            numbers.stay(found)
+
+    def _note_hidden(self, count: int) -> None:
+        """Note `hidden`; log it when it has more than doubled, or is at most half of before."""
+        before, self.hidden = self.hidden, max(count, 0)
+        if self.hidden and not before // 2 < self.hidden <= 2 * before:
+            path = self._view.entity.path
+            log.warning("browse.beyond_journal entity=%s hidden=%d", path, self.hidden)
+
+    async def _count(self, last: int) -> _Counts:
+        entity = self._view.entity
+        path = entity.path
+        counts = ReadyCounts(self._connections.looking)
+        queues, dead_letters = active_queues(entity), names.dead_letter_queue(path)
+        await counts.ask([*queues, dead_letters])
+        active, dead = sum(map(counts.of, queues)), counts.of(dead_letters)
+        held, held_dead, _ = await self._held(path)
+        return _Counts(active + held, dead + held_dead, last)
+
+    async def _count_deferred(self) -> int:
+        path = self._view.entity.path
+        counts = ReadyCounts(self._connections.looking)
+        await counts.ask([names.deferred_queue(path)])
+        return counts.of(names.deferred_queue(path)) + (await self._held(path))[2]
+
+    async def _margin(self, before: _Counts) -> int:
+        """Return how many more messages than counted may exist; 0 when no count changes."""
+        await asyncio.sleep(QUIET_S)
+        await self._view.catch_up()
+        bounds = await self._view.journal.bounds()
+        after = await self._count(0 if bounds is None else bounds[1])
+        if after == before:
+            return 0
+        return abs(after.active - before.active) + abs(after.last - before.last) + MARGIN
+
+    def _oldest(self, numbers: list[int], count: int) -> frozenset[int]:
+        """Return all numbers but the `count` newest, by their place in the moved stream."""
+        by_age = sorted(numbers, key=self._view.places.offset)
+        return frozenset(by_age[: max(len(by_age) - count, 0)])
+
+    async def _read_back(self, first: int, last: int, count: int) -> int | None:
+        """Return the lowest number that may still be in the queue; `None`: all may be."""
+        if not count:
+            return last + 1
+        view = self._view
+        found: set[int] = set()
+        high, low = last, max(last - count - count // 8 - MARGIN, first)
+        while high >= first:
+            found |= await self._candidates(low, high)
+            if len(found) > count or low <= first:
+                break
+            high, low = low - 1, max(low - 2 * (count - len(found)) - MARGIN, first)
+        floor = newest(found, count)
+        log.info(
+            "browse.explained entity=%s count=%d found=%d floor=%s",
+            view.entity.path,
+            count,
+            len(found),
+            floor,
+        )
+        return floor
+
+    async def _candidates(self, low: int, high: int) -> set[int]:
+        """Return the journal's numbers from `low` to `high` that may still be in the queue."""
+        view, numbers, now = self._view, self._view.active.numbers, now_ms()
+        found: set[int] = set()
+
+        def take(number: int, entry: StreamEntry) -> int:
+            if number > high:
+                return STOP
+            table = entry.properties.headers or {}
+            if not is_active_entry(table):
+                numbers.active.add(number, number)  # the message was never in the queue
+            elif number not in numbers.active:
+                until_ms = expires_ms(table, view.reader)
+                if until_ms is None or until_ms > now:
+                    found.add(number)
+            return numbers.active.next_free(number + 1)
+
+        await view.journal.scan(low, take, prefetch=2_000)
+        return found

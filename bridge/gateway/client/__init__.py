@@ -1,0 +1,1 @@
+"""A client as its links see it, and what all clients of a gateway share."""

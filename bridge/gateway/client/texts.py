@@ -1,0 +1,89 @@
+"""Azure's error texts, for errors without a text of the engine's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import uuid4
+
+MESSAGE_LOCK_OF_SESSION = (
+    "The messages of a session are locked with it: renew the session's lock instead."
+)
+SESSIONS_ARE_EXCLUSIVE = (
+    "The link '{link}' contains invalid filter type. A session has one receiver here, which no "
+    "other can take it over from."
+)
+"""Behind the link's name .NET looks for Azure's words, to recognize an unsupported feature."""
+
+TRANSACTIONS_NOT_HERE = (
+    "Transactions are not implemented here: send, receive and settle messages outside of one."
+)
+DYNAMIC_NOT_HERE = (
+    "A dynamic source or target is not implemented: create an entity by the administration API."
+)
+COPY_NOT_HERE = (
+    "The distribution-mode '{mode}' is not implemented: what a link receives is taken out of the "
+    "entity. Messages are looked at with peek, the operation com.microsoft:peek-message at the "
+    "entity's $management."
+)
+FILTER_NOT_HERE = (
+    "The filter '{name}' is not implemented. A subscription's rules select messages, and "
+    "com.microsoft:session-filter a session."
+)
+NO_SOURCE = (
+    "The link property 'com.busbridge:relay-source' is no name of a source: a string of 1 to "
+    "{most} characters."
+)
+NO_RELAY_SUBSCRIPTION = (
+    "The link property 'com.busbridge:relay-subscription' is no name of a subscription of the "
+    "link's topic, beside 'com.busbridge:relay-source'."
+)
+TIMED_FOR_ONE = "A message for one subscription alone cannot be scheduled."
+BELOW_LOWEST = (
+    "The message {number} of the source came behind the lowest number {lowest}: the relay has said "
+    "that it cannot come again."
+)
+UNAUTHORIZED_CONNECTION = (
+    "The connection did not present a valid token at $cbs within {seconds:g} seconds."
+)
+TOKEN_EXPIRED = (
+    "ExpiredToken: The token that the link was authorised with has expired. Resource: '{resource}'."
+)
+UNFINISHED = "The rest of a frame or a message did not come within {seconds:g} seconds."
+TOO_MUCH_UNFINISHED = (
+    "Too many messages have not come whole, on all connections together, and those of this one are "
+    "the oldest. Connect again."
+)
+REPLY_NOT_KEPT = (
+    "The request '{id}' came again. It was carried out before; its reply is too large to be kept."
+)
+NATIVE_CLIENT = (
+    "AMQP 0-9-1 is RabbitMQ's own protocol, and this is the bridge's port, which speaks AMQP 1.0 "
+    "as Azure Service Bus does. RabbitMQ's own port is {ports}."
+)
+FAILED_LINK = "The bridge failed to handle this link; attach again."
+FAILED_CONNECTION = "The bridge failed; connect again."
+STOPPING = "The service is stopping; connect again."
+
+
+def tracked(description: str, namespace_name: str, entity: str = "") -> str:
+    """Return a description with the end of Azure's own: a tracking id, system and time."""
+    if "TrackingId:" in description:
+        return description
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    tracker = f"{namespace_name}:{entity}" if entity else namespace_name
+    return f"{description} TrackingId:{uuid4()}_G0, SystemTracker:{tracker}, Timestamp:{now}"
+
+
+def native_client(ports: Sequence[int]) -> str:
+    """Return what a client of AMQP 0-9-1 is told; "" when RabbitMQ's ports are not known."""
+    numbers = " or ".join(str(port) for port in dict.fromkeys(ports))
+    return NATIVE_CLIENT.format(ports=numbers) if numbers else ""
+
+
+def not_found(resource: str) -> str:
+    """Return Azure's text for an unknown entity; `resource` is `sb://host/entity`."""
+    return (
+        f"The messaging entity '{resource}' could not be found. "
+        "To know more visit https://aka.ms/sbResourceMgrExceptions. "
+    )

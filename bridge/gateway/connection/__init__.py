@@ -1,0 +1,1 @@
+"""An AMQP connection: its input, login, attaches and events."""

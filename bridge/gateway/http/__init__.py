@@ -1,0 +1,1 @@
+"""HTTP on the gateway's port, and AMQP in WebSockets."""

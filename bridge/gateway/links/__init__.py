@@ -1,0 +1,1 @@
+"""Links to and from entities."""

@@ -1,0 +1,1 @@
+"""What peeks know of an entity's messages."""

@@ -1,0 +1,1 @@
+"""The leader of an entity's inbox: numbers, journal, schedule, subscriptions, takeover."""

@@ -1,0 +1,1 @@
+"""The use of entities, and the idleness of temporary ones."""

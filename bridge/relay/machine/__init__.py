@@ -1,0 +1,1 @@
+"""The hand-over of messages from one namespace to another, without I/O."""

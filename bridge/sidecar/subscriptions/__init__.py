@@ -1,0 +1,1 @@
+"""Subscriptions that a topic's publishes leave out, or whose queues are missing."""
