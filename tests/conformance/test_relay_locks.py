@@ -134,7 +134,7 @@ async def test_an_order_whose_lock_is_another_s_is_left_at_once() -> None:
         other = await both.is_taken_over()
         await until(lambda: both.status.state is RouteState.STANDING_BY)
         sent = both.status.relayed
-        assert sent <= 6
+        assert sent < COUNT, "its next renewal is later than the last message of this rate"
         assert count_in(both.target) == sent
         assert not queue_of(both.source).locked
         await other.close()
@@ -221,8 +221,11 @@ def lock(queue: MemoryQueue, count: int) -> list[UUID]:
     return found
 
 
-async def test_what_comes_behind_younger_ones_is_put_before_them() -> None:
+async def test_what_comes_behind_younger_ones_is_put_before_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As from a queue that a restart has put out of order: nothing is begun again for it."""
+    monkeypatch.setattr(lane, "EARLIER_S", 60.0)
     async with ordered(lambda queue: queue.active.reverse()) as both:
         both.namespace.gate.set()
         await until(lambda: both.status.relayed == COUNT)
