@@ -529,6 +529,7 @@ class RabbitNamespace:
             path,
             before_ms,
             portion=portion,
+            waiting=partial(self._receiving.waiting, path),
             connections=self._connections,
             settle=partial(self._settling.begin, path),
             release=lambda token: self.settle(path, token, Release()),

@@ -50,6 +50,8 @@ class Deletion:
         path: the entity, or its dead-letter sub-queue.
         before_ms: only messages enqueued before this time are deleted (UTC ms).
         portion: the count of messages that are asked for at a time.
+        waiting: returns how many of the queue's messages wait in this process for the next
+            receiver, or for their return: RabbitMQ does not count them as ready.
         settle: settles a message; calls back when a crash can no longer undo that.
         release: makes a message available again.
     """
@@ -60,6 +62,7 @@ class Deletion:
         before_ms: int,
         *,
         portion: int,
+        waiting: Callable[[], int],
         connections: ConsumerConnections,
         settle: Settle,
         release: Release,
@@ -68,6 +71,7 @@ class Deletion:
         self._is_in_order = path.sub_queue is not SubQueue.DEAD_LETTER
         self._before_ms = before_ms
         self._portion = portion
+        self._waiting = waiting
         self._connections = connections
         self._settle = settle
         self._release = release
@@ -126,7 +130,9 @@ class Deletion:
         return True
 
     async def _has_more(self) -> bool:
-        """Return whether the queue has ready messages, or does not answer."""
+        """Return whether messages are ready or about to be, or the queue does not answer."""
+        if self._waiting():
+            return True
         try:
             with await self._connections.channel() as channel:
                 has_more = (await queue_state(channel, self._queue)).messages > 0

@@ -43,10 +43,20 @@ class ReadyMessages:
             async with asyncio.timeout(BRING_S):
                 while self._credit.balance.waiters.of(receiver):
                     self._changed.clear()
-                    if self._fetches.getting or not self._channels.can_fetch:
+                    if self._is_moving:
                         await self._changed.wait()
                     elif await self._is_empty():
                         return
+
+    @property
+    def _is_moving(self) -> bool:
+        """Whether RabbitMQ's count says nothing: a get, or what waits here, has messages.
+
+        What a receiver has given back waits until a window has closed. RabbitMQ does not count it,
+        and nothing is fetched before it is back.
+        """
+        is_fetching = self._fetches.getting > 0 or not self._channels.can_fetch
+        return is_fetching or self._credit.buffered > 0
 
     async def _is_empty(self) -> bool:
         """Return whether the queue has no ready message; if it has, wait a moment for it."""

@@ -73,6 +73,11 @@ class Receiving:
         reader = self._readers.get((path.key, path.sub_queue))
         return 0 if reader is None else reader.held
 
+    def waiting(self, path: EntityPath) -> int:
+        """Return the count of a queue's messages that wait here for a receiver or their return."""
+        reader = self._readers.get((path.key, path.sub_queue))
+        return 0 if reader is None else reader.buffered
+
     def start(self, capabilities: Capabilities, *, is_clustered: bool) -> None:
         """Choose the strategy and channel limits for this RabbitMQ."""
         self._way = way_of(capabilities, is_clustered=is_clustered)

@@ -21,6 +21,10 @@ returns what comes for a cancelled consumer one by one, and keeps all but `PASSE
 commands back while the next consume goes ahead (docs/rabbitmq-faults.md: returns-late). RabbitMQ is
 asked where acks have made the room, or where more commands than that may be under way.
 
+**What has gone back** is fetched with gets, one after the other, where more than that may be under
+way. RabbitMQ answers a get when the queue has carried out what its channel had passed on; then the
+channel passes on the rest, and answers the next get behind that. A window at once would overtake.
+
 **What RabbitMQ has returned itself.** Of a window that is closed with room, RabbitMQ returns what
 was on its way, at once (docs/rabbitmq-faults.md: cancel-order). Messages from here would stand
 behind it. So they go back only when no window can bring more, and when what RabbitMQ has returned
@@ -58,6 +62,9 @@ PASSED_ON_MAX = 32
 LOOKS_MAX = 10
 """So often RabbitMQ is asked, each `LINGER_S`, whether the queue is empty, before a window with
 room that acks have filled is closed all the same."""
+
+PROOFS = 2
+"""So many gets, one after the other, show that all that went back before them is in the queue."""
 
 GETS_MAX = 2
 """Up to this many messages are got one by one, when the queue seems to have some.
@@ -97,6 +104,9 @@ class Windows(Strategy[Message]):
         self._looked_s = 0.0
         self._is_awaited = False
         self._is_seen = True
+        self._returned_max = 0
+        self._proofs = 0
+        self._proof: int | None = None
 
     @property
     def buffered(self) -> int:
@@ -115,6 +125,8 @@ class Windows(Strategy[Message]):
         entry = self.balance.fetches.get(fetch)
         is_behind = entry is not None and entry.is_behind
         self.balance.came(fetch)
+        if fetch == self._proof:
+            self._prove()
         if is_behind:
             self._returns.append(message)
             return None
@@ -132,6 +144,8 @@ class Windows(Strategy[Message]):
     def returning(self) -> None:
         """Note that a message is about to return to the queue, before the messages read ahead."""
         super().returning()
+        self._returned_max += 1
+        self._doubt()
         if self.balance.surplus > 0:
             self._fall_behind()
 
@@ -158,6 +172,19 @@ class Windows(Strategy[Message]):
         """End a get that has found no message."""
         self._astray_max = 0
         super().empty(fetch)
+        if fetch == self._proof:
+            self._prove()
+
+    def _doubt(self) -> None:
+        """Note that something goes back behind the gets so far."""
+        self._proof, self._proofs = None, 0
+
+    def _prove(self) -> None:
+        """Note that a get was answered behind what went back."""
+        self._proof = None
+        self._proofs += 1
+        if self._proofs >= PROOFS:
+            self._returned_max = self._proofs = 0
 
     def closed(self, fetch: int) -> None:
         """End a window that RabbitMQ has closed, whether told to or not."""
@@ -165,6 +192,8 @@ class Windows(Strategy[Message]):
         if entry is not None and entry.state is FetchState.CLOSING:
             self._astray_max += entry.room
         super().closed(fetch)
+        if fetch == self._proof:  # RabbitMQ has not answered
+            self._proof = None
         if fetch == self._look:  # RabbitMQ does not tell
             self._look = None
             self._see()
@@ -203,6 +232,8 @@ class Windows(Strategy[Message]):
         self._returns.clear()
         self._astray_max = self._looks = 0
         self._look = None
+        self._returned_max = 0
+        self._doubt()
         self._see()
         super().lost()
 
@@ -319,6 +350,8 @@ class Windows(Strategy[Message]):
                 others = (at for at, each in enumerate(self._returns) if each.fetch != fetch)
                 count = next(others, count)
         effects: list[Effect[Message]] = [Return(each) for each in self._returns[:count]]
+        self._returned_max += count
+        self._doubt()
         del self._returns[:count]
         return effects
 
@@ -353,6 +386,9 @@ class Windows(Strategy[Message]):
             busy += entry.room > 0 or entry.state is not FetchState.OPEN
         if busy >= self._windows_max or has_room:
             return []
+        if self._may_overtake:
+            self._proof = balance.begin(FetchState.GETTING, 1)
+            return [Get(self._proof)]
         is_small = wanted <= self._gets_max and not read_ahead.is_on
         if is_small and balance.is_stocked:
             self._astray_max = 0
@@ -363,6 +399,13 @@ class Windows(Strategy[Message]):
         effects: list[Effect[Message]] = list(self._close_oldest())
         effects.append(Open(balance.begin(FetchState.OPEN, size), size))
         return effects
+
+    @property
+    def _may_overtake(self) -> bool:
+        """Whether a window could overtake what has gone back."""
+        if self._is_apart or not self._returned_max:
+            return False
+        return self._commands_max + self._returned_max > self._passed_on_max
 
     def _close_oldest(self) -> list[Close]:
         """Return the effects that close full windows: only a few may wait for acks."""

@@ -63,6 +63,11 @@ class QueueModel(RuleBasedStateMachine):
     def ready(self) -> int:
         return len(self.queue) + len(self.returns)
 
+    @property
+    def unapplied(self) -> list[tuple[str, int, int]]:
+        """What RabbitMQ was told and the queue has not carried out."""
+        return [*self.commands]
+
     def act(self) -> None:
         for effect in self.credit.plan(self.now_s):
             match effect:
@@ -298,9 +303,9 @@ class QueueModel(RuleBasedStateMachine):
     def every_message_is_in_one_place(self) -> None:
         numbers = [*self.queue, *self.returns, *self.here]
         numbers += [number for what, _, number in self.replies if what == "message"]
-        numbers += [number for what, _, number in self.commands if what == "nack"]
+        numbers += [number for what, _, number in self.unapplied if what == "nack"]
         numbers += [message.number for message in self.held]
-        acks = sum(1 for what, _, _ in self.commands if what == "ack")
+        acks = sum(1 for what, _, _ in self.unapplied if what == "ack")
         assert len(numbers) == len(set(numbers))
         assert len(numbers) + acks + self.settled == self.published
         assert len(self.here) == self.credit.buffered

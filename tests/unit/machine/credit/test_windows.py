@@ -308,6 +308,38 @@ def test_what_came_ahead_does_not_overtake_what_is_released() -> None:
     assert [each.message.number for each in returns] == [ahead - 1, ahead, ahead + 1]
 
 
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_many_that_went_back_are_got_before_a_window_opens(is_counted: bool) -> None:
+    """RabbitMQ's channel keeps some of them back, and a window goes ahead of these."""
+    receiver, count = Receiver(), PASSED_ON_MAX + 1
+    receiver.ask(count)
+    receiver.take(1, count)
+    for number in range(1, count + 1):
+        if is_counted:
+            receiver.windows.returning()
+            receiver.settle(1)
+        else:
+            receiver.windows.released(Fetched(number, 1), receiver.now_s)
+    effects = receiver.ask(5)
+    assert [type(each) for each in effects if isinstance(each, Open | Get)] == [Get]
+    first, *_ = (each.fetch for each in effects if isinstance(each, Get))
+    assert receiver.plan() == []
+    assert receiver.take(first) == [1]
+    (second,) = receiver.plan()
+    assert isinstance(second, Get)
+    assert receiver.take(second.fetch) == [1]
+    assert receiver.plan() == [Open(second.fetch + 1, 3)]
+
+
+def test_a_few_that_went_back_are_fetched_at_once() -> None:
+    """The channel passes them on before the window."""
+    receiver = Receiver()
+    receiver.ask(5)
+    receiver.take(1, 5)
+    receiver.windows.released(Fetched(1, 1), receiver.now_s)
+    assert Open(2, 3) in receiver.ask(3)
+
+
 def test_what_came_for_nobody_goes_to_the_next_that_asks() -> None:
     """Within that while."""
     receiver = Receiver()
