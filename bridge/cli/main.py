@@ -27,6 +27,7 @@ COMMANDS = {
     "policies": "bridge.cli.policies",
     "profile": "bridge.commands.profile_commands",
     "ls": "bridge.commands.ls",
+    "top": "bridge.commands.top",
     "show": "bridge.commands.show",
     "create": "bridge.commands.create",
     "update": "bridge.commands.update",

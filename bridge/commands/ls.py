@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from bridge.commands import shown_entities
+from bridge.commands.entity_listing import listed
 from bridge.commands.exit_codes import ExitCode
 from bridge.commands.output import Output, Progress
 from bridge.commands.parser import Commands, add_command
 from bridge.commands.target import add_target, target_of
+from bridge.commands.watching import repeat
 
 if TYPE_CHECKING:
     from bridge.remote.administration import RemoteAdministration
-    from bridge.remote.entity import RemoteEntity
 
 WATCH_S = 2.0
-AT_ONCE = 8
-"""Topics whose subscriptions are asked for at the same time."""
 
 Rows = dict[str, dict[str, object]]
 """A row for each path."""
@@ -54,7 +51,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
     target = target_of(arguments)
     async with RemoteAdministration(target.address, target.credential) as administration:
-        rows = await _first(administration, arguments.pattern, output)
+        with output.progress(None, "reading entities") as progress:
+            rows = await _rows(administration, arguments.pattern, progress)
         if arguments.watch is not None:
             await _watch(administration, arguments, output, rows)
         elif rows or not output.is_table:
@@ -64,39 +62,9 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.DONE
 
 
-async def _first(administration: RemoteAdministration, pattern: str, output: Output) -> Rows:
-    """Read the rows, and show how far that has come."""
-    with output.progress(None, "reading entities") as progress:
-        return await _rows(administration, pattern, progress)
-
-
 async def _rows(administration: RemoteAdministration, pattern: str, progress: Progress) -> Rows:
-    async def read(found: AsyncIterator[RemoteEntity]) -> list[RemoteEntity]:
-        entities = []
-        async for each in found:
-            entities.append(each)
-            progress.advance()
-        return entities
-
-    limit = asyncio.Semaphore(AT_ONCE)
-
-    async def below(topic: RemoteEntity) -> list[RemoteEntity]:
-        async with limit:
-            return await read(administration.subscriptions(topic.name))
-
-    entities = await read(administration.queues())
-    topics = await read(administration.topics())
-    counts = (topic.description.text_of("SubscriptionCount") for topic in topics)
-    progress.total = progress.done + sum(int(each) for each in counts if each.isdecimal())
-    entities += topics
-    for found in await asyncio.gather(*map(below, topics)):
-        entities += found
-    entities.sort(key=lambda entity: [name.lower() for name in entity.names])
-    return {
-        each.path: shown_entities.row(each)
-        for each in entities
-        if fnmatchcase(each.path.lower(), pattern.lower())
-    }
+    entities = await listed(administration, (pattern,), progress)
+    return {each.entity.path: shown_entities.row(each.entity) for each in entities}
 
 
 async def _watch(
@@ -105,8 +73,12 @@ async def _watch(
     """Show the rows again and again; a failing request ends this as it would end the command."""
     with output.interruption.deferred() as asked, _shown(output) as show:
         show(rows)
-        while not await _is_asked(asked, arguments.watch):
-            show(await _rows(administration, arguments.pattern, Progress(None)))
+        await repeat(
+            lambda: _rows(administration, arguments.pattern, Progress(None)),
+            show,
+            asked=asked,
+            interval_s=arguments.watch,
+        )
 
 
 @contextmanager
@@ -130,10 +102,3 @@ def _shown(output: Output) -> Iterator[Callable[[Rows], None]]:
         before = rows
 
     yield show
-
-
-async def _is_asked(asked: asyncio.Event, pause_s: float) -> bool:
-    """Wait, but no longer than until a signal comes; return whether it has come."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(asked.wait(), max(pause_s, 0.1))
-    return asked.is_set()
