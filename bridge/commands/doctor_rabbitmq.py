@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bridge.commands.doctor_checks import Finding
 from bridge.commands.errors import WrongInput
+
+if TYPE_CHECKING:
+    from bridge.broker.connection.endpoint import Endpoint
 
 URL_VARIABLE: Final = "BUSBRIDGE_RABBITMQ_URL"
 MANAGEMENT_VARIABLE: Final = "BUSBRIDGE_MANAGEMENT_URL"
@@ -32,7 +35,6 @@ async def rabbitmq(environment: Mapping[str, str]) -> AsyncIterator[Finding]:
     Raises:
         WrongInput: a variable cannot be used.
     """
-    from bridge.broker.connection.endpoint import parse_url
     from bridge.broker.errors import BrokerError
     from bridge.broker.management.api import Management
 
@@ -40,11 +42,7 @@ async def rabbitmq(environment: Mapping[str, str]) -> AsyncIterator[Finding]:
     if not url:
         yield Finding("RabbitMQ", "unknown", f"not looked at: {URL_VARIABLE} is not set")
         return
-    files = {name: environment.get(variable) for name, variable in FILE_VARIABLES.items()}
-    try:
-        endpoint = parse_url(url, **files)
-    except ValueError as error:
-        raise WrongInput(f"{URL_VARIABLE}: {error}") from None
+    endpoint = endpoint_in(url, environment, URL_VARIABLE)
     urls = [each for each in environment.get(MANAGEMENT_VARIABLE, "").split(",") if each]
     yield await _login(endpoint)
     async with Management(endpoint, urls) as management:
@@ -66,6 +64,24 @@ async def rabbitmq(environment: Mapping[str, str]) -> AsyncIterator[Finding]:
         for node in nodes:
             for finding in node_findings(node):
                 yield finding
+
+
+def endpoint_in(url: str, environment: Mapping[str, str], said_by: str) -> Endpoint:
+    """Return the RabbitMQ of a URL, with the certificates that the variables of `serve` name.
+
+    Args:
+        said_by: the variable or the option that has the URL.
+
+    Raises:
+        WrongInput: the URL or a file cannot be used; the text shows no password.
+    """
+    from bridge.broker.connection.endpoint import parse_url
+
+    files = {name: environment.get(variable) for name, variable in FILE_VARIABLES.items()}
+    try:
+        return parse_url(url, **files)
+    except ValueError as error:
+        raise WrongInput(f"{said_by}: {error}") from None
 
 
 async def _login(endpoint: Any) -> Finding:

@@ -76,7 +76,7 @@ def register(commands: Commands) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class CountsSnapshot:
     """The rows of entities and the readings of their counts, by path, as of a time."""
 
     time: datetime
@@ -84,7 +84,7 @@ class Snapshot:
     readings: Mapping[str, CountsReading]
 
 
-Show = Callable[[Snapshot], None]
+Show = Callable[[CountsSnapshot], None]
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
@@ -114,9 +114,9 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _snapshot(
     administration: RemoteAdministration, patterns: Sequence[str], progress: Progress
-) -> Snapshot:
+) -> CountsSnapshot:
     found = await listed(administration, patterns, progress)
-    return Snapshot(
+    return CountsSnapshot(
         datetime.now(UTC),
         {each.entity.path: shown_entities.row(each.entity) for each in found},
         {
@@ -129,11 +129,11 @@ async def _snapshot(
 
 
 @contextmanager
-def _shown(output: Output, order: str, first: Snapshot) -> Iterator[Show]:
+def _shown(output: Output, order: str, first: CountsSnapshot) -> Iterator[Show]:
     """Yield a function that shows a snapshot behind the one before; the first is `first`."""
     before = first
 
-    def rates(now: Snapshot) -> list[EntityRates]:
+    def rates(now: CountsSnapshot) -> list[EntityRates]:
         nonlocal before
         found = ordered(rates_of(before.readings, now.readings), order)
         before = now
@@ -141,7 +141,7 @@ def _shown(output: Output, order: str, first: Snapshot) -> Iterator[Show]:
 
     if not output.is_table:
 
-        def write(now: Snapshot) -> None:
+        def write(now: CountsSnapshot) -> None:
             for path in gone(before.rows, now.rows):
                 output.record({"time": now.time, "path": path, "is_gone": True})
             for each in rates(now):
@@ -152,7 +152,7 @@ def _shown(output: Output, order: str, first: Snapshot) -> Iterator[Show]:
 
     with output.changing() as draw:
 
-        def show(now: Snapshot) -> None:
+        def show(now: CountsSnapshot) -> None:
             found = rates(now)
             shown = found[: _height()]
             rows = [_row(now, each) for each in shown]
@@ -165,7 +165,7 @@ def _shown(output: Output, order: str, first: Snapshot) -> Iterator[Show]:
         yield show
 
 
-def _row(now: Snapshot, found: EntityRates) -> dict[str, object]:
+def _row(now: CountsSnapshot, found: EntityRates) -> dict[str, object]:
     """Return the row of an entity: what `ls` has of it, and what changes."""
     over_s = found.over_s
     changes = {f"{name}_per_s": _rounded(found.per_s.get(name)) for name in COUNTED}

@@ -38,11 +38,31 @@ async def repeat(
         turn = math.floor((loop.time() - began_s) / interval_s) + 1
         if await _is_set(asked, began_s + turn * interval_s - loop.time()):
             return
-        reading = asyncio.ensure_future(read())
-        if not await _is_first(reading, asked):
+        reading = await unless(asked, read())
+        if reading is None:
             return
         show(reading.result())
         done += 1
+
+
+async def unless(
+    asked: asyncio.Event, work: Coroutine[Any, Any, Found]
+) -> asyncio.Future[Found] | None:
+    """Do some work, and return it when it has ended, with its result or its error.
+
+    Args:
+        asked: set when this is to end; the work is cancelled then, and `None` returned when it has
+            ended.
+    """
+    task = asyncio.ensure_future(work)
+    stop = asyncio.ensure_future(asked.wait())
+    try:
+        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        return task if task.done() else None
+    finally:
+        for each in (task, stop):
+            each.cancel()
+        await asyncio.gather(task, stop, return_exceptions=True)
 
 
 async def _is_set(asked: asyncio.Event, within_s: float) -> bool:
@@ -50,15 +70,3 @@ async def _is_set(asked: asyncio.Event, within_s: float) -> bool:
     with suppress(TimeoutError):
         await asyncio.wait_for(asked.wait(), within_s)
     return asked.is_set()
-
-
-async def _is_first(reading: asyncio.Future[Any], asked: asyncio.Event) -> bool:
-    """Wait for a read; return whether it has ended before it was asked to end all."""
-    stop = asyncio.ensure_future(asked.wait())
-    try:
-        await asyncio.wait((reading, stop), return_when=asyncio.FIRST_COMPLETED)
-        return reading.done()
-    finally:
-        for each in (reading, stop):
-            each.cancel()
-        await asyncio.gather(reading, stop, return_exceptions=True)

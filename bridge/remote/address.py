@@ -25,6 +25,14 @@ WEBSOCKET_PATH = "/$servicebus/websocket"
 WEBSOCKET_PROTOCOL = "AMQPWSB10"
 """Path and subprotocol of AMQP over WebSockets, as the SDKs ask for them."""
 
+AZURE_DOMAINS = (
+    ".servicebus.windows.net",
+    ".servicebus.usgovcloudapi.net",
+    ".servicebus.chinacloudapi.cn",
+    ".servicebus.cloudapi.de",
+)
+"""What the host names of Azure's namespaces end with, cloud by cloud."""
+
 Transport = Literal["tcp", "websocket"]
 
 
@@ -107,6 +115,11 @@ class RemoteAddress:
     def hostname(self) -> str:
         """The namespace's host name without a port, as AMQP's `open` names it."""
         return urlsplit(f"//{self.namespace}").hostname or self.namespace
+
+    @property
+    def is_azure(self) -> bool:
+        """Whether the namespace is Azure's, of the public cloud or a national one, by its name."""
+        return self.hostname.lower().endswith(AZURE_DOMAINS)
 
     @property
     def url(self) -> str:
