@@ -20,7 +20,7 @@ from bridge.broker.errors import BrokerSilent, ConnectionLost, PublishRefused
 SILENT_S: Final = 60.0
 """How long RabbitMQ may take to answer or confirm."""
 
-UNUSED_MS: Final = 3_600_000
+UNUSED_MS: Final = 86_400_000
 """RabbitMQ removes the queue when nobody has used it for so long: what a kill leaves behind."""
 
 CONNECT_S: Final = 10.0
@@ -51,10 +51,10 @@ class PlainPika:
         self._unconfirmed: dict[int, str] = {}
         self._tag = 0
         self._confirmed: Callable[[str], None] = lambda _: None
-        self._is_closing = False
+        self._is_made = self._is_closing = False
 
     async def open(self) -> None:
-        """Connect, and make the queue."""
+        """Connect, and make the queue; `close` belongs to it, also when it fails."""
         refused: list[ConnectionLost | BrokerSilent] = []
         for host, port in self._endpoint.hosts:
             self._error = None
@@ -65,12 +65,7 @@ class PlainPika:
                 refused.append(error)
         else:
             raise refused[-1]
-        try:
-            await self._make()
-        except BaseException:
-            self._is_closing = True
-            self._connection.close()
-            raise
+        await self._make()
 
     async def publish(
         self,
@@ -155,19 +150,21 @@ class PlainPika:
         Raises:
             ConnectionLost, BrokerSilent: the queue may be there still, until `UNUSED_MS` are over.
         """
-        if self._connection is None or self._is_closing:
+        connection = self._connection
+        if connection is None:
             return
         try:
             if isinstance(self._error, PublishRefused):
                 self._error = None
-            await self._asked(
-                lambda answer: self._channel.queue_delete(self.queue, callback=answer)
-            )
+            if self._is_made:
+                await self._asked(
+                    lambda answer: self._channel.queue_delete(self.queue, callback=answer)
+                )
         finally:
-            self._is_closing = True
-            if self._connection.is_open:
-                self._connection.close()
-                await self._until(lambda: self._connection.is_closed)
+            self._is_closing, self._error = True, None
+            if not (connection.is_closed or connection.is_closing):
+                connection.close()
+            await self._until(lambda: connection.is_closed)
 
     async def _connect(self, host: str, port: int) -> None:
         endpoint = self._endpoint
@@ -199,6 +196,7 @@ class PlainPika:
         """Make the queue, and have publishes confirmed."""
         self._channel = await self._open_channel()
         arguments = {"x-queue-type": "quorum", "x-expires": UNUSED_MS}
+        self._is_made = True
         await self._asked(
             lambda answer: self._channel.queue_declare(
                 self.queue, durable=True, arguments=arguments, callback=answer

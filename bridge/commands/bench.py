@@ -247,8 +247,8 @@ async def _pika(
     from bridge.commands.bench_peer import PikaBench
 
     pika = PlainPika(endpoint, queue)
-    await pika.open()
     try:
+        await pika.open()
         yield PikaBench(pika, load)
     finally:
         with output.interruption.deferred():  # another signal does not leave the queue there
@@ -257,7 +257,7 @@ async def _pika(
             except BrokerError as error:
                 output.say(
                     f"The queue {queue!r} in {endpoint} may be there still ({error}); RabbitMQ "
-                    f"deletes it when nobody has used it for {UNUSED_MS // 60_000} minutes."
+                    f"deletes it when nobody has used it for {UNUSED_MS // 3_600_000} hours."
                 )
 
 

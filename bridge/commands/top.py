@@ -68,9 +68,10 @@ def register(commands: Commands) -> None:
         help="end after N intervals (default: when it is interrupted)",
     )  # fmt: skip
     parser.add_argument(
-        "--sort", choices=ORDERS, default=ORDERS[0],
-        help="what is first: the fastest change of any count, in either direction, the largest "
-        f"backlog in all states, the largest count, or the names (default: {ORDERS[0]})",
+        "--sort", choices=ORDERS, default=ORDERS[0], metavar="ORDER",
+        help="what is first: the fastest change of any count, in either direction (change), the "
+        "most messages in all states (backlog), in one (active, dead-letter, scheduled), or names "
+        f"(path) (default: {ORDERS[0]})",
     )  # fmt: skip
     add_target(parser)
 

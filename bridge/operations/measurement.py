@@ -65,17 +65,13 @@ class MessageAccount:
             self._awaited -= 1
 
     def faults(self) -> list[str]:
-        """Return what is wrong at the end, as sentences; empty: each has come once."""
-        found = []
-        if self._awaited:
-            found.append(
-                f"{self._awaited:,} of {self._sent:,} messages that were sent are missing."
-            )
-        if self._twice:
-            found.append(f"{self._twice:,} of {self._sent:,} messages came a second time.")
-        if self._strange:
-            found.append(f"{self._strange:,} messages came that this round has not sent.")
-        return found
+        """Return what is wrong at the end, kind by kind; empty: each has come once."""
+        kinds = {
+            f"missing: {self._awaited:,} of {self._sent:,} that were sent": self._awaited,
+            f"came twice: {self._twice:,} of {self._sent:,} that were sent": self._twice,
+            f"came and not sent by this round: {self._strange:,}": self._strange,
+        }
+        return [text for text, count in kinds.items() if count]
 
     def _number_of(self, message_id: object) -> int | None:
         if not isinstance(message_id, str) or not message_id.startswith(self._prefix):

@@ -70,6 +70,7 @@ def _row(action: argparse.Action) -> str:
     shown = action.metavar or (
         "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
     )
+    shown = shown.replace("|", "\\|")  # a table's, in code as well
     name = ", ".join(f"`{each}`" for each in action.option_strings)
     if not name:
         name = f"`{shown}`"
