@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import secrets
 import time
@@ -145,12 +146,13 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     _confirm(output, target, plan, queues, endpoint)
     found, is_whole = Found(), False
     try:
-        async with (
-            RemoteAdministration(target.address, target.credential) as administration,
-            own_queues(administration, queues, output) as own,
-            _benches(target, endpoint, name, plan.load, output) as benches,
-        ):
-            is_whole = await _measure(plan, benches, found, output)
+        with output.interruption.deferred() as asked:
+            async with (
+                RemoteAdministration(target.address, target.credential) as administration,
+                own_queues(administration, queues, output) as own,
+                _benches(target, endpoint, name, plan.load, output) as benches,
+            ):
+                is_whole = await _measure(plan, benches, found, output, asked)
     except BrokerError as error:
         raise CommandError(f"RabbitMQ: {error}") from error
     finally:
@@ -261,14 +263,13 @@ async def _pika(
                 )
 
 
-async def _measure(plan: Plan, benches: Sequence[Bench], found: Found, output: Output) -> bool:
+async def _measure(
+    plan: Plan, benches: Sequence[Bench], found: Found, output: Output, asked: asyncio.Event
+) -> bool:
     """Do all rounds, the sides in turns; return whether nobody has stopped it."""
     sides_of = {work: [each for each in benches if work in each.works] for work in plan.works}
     total = (plan.rounds + 1) * sum(map(len, sides_of.values()))
-    with (
-        output.interruption.deferred() as asked,
-        output.progress(total, "measuring") as progress,
-    ):
+    with output.progress(total, "measuring") as progress:
         for work, sides in sides_of.items():
             rates: list[dict[str, list[float]]] = [{} for _ in sides]
             for number in range(plan.rounds + 1):

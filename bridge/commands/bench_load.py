@@ -24,8 +24,8 @@ WORKS: Final[Mapping[str, str]] = {
 CANCEL: Final = "cancel"
 """The figure that `schedule` has besides its own."""
 
-COME_S: Final = 60.0
-"""A message that has not come for so long, and no other either, is missing."""
+COME_S: Final = 45.0
+"""A message that has not come for so long, and no other either, is missing; locks live longer."""
 
 MORE_S: Final = 0.2
 """How long nothing more may come when all have."""

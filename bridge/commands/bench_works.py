@@ -205,21 +205,22 @@ class NamespaceBench:
     ) -> Mapping[str, float]:
         sender = await self._sender(self._sessions)
         names = [f"session-{at}" for at in range(-(-limit.messages // IN_SESSION))]
+        left = dict.fromkeys(names, IN_SESSION)
         await _all(self._fill_sessions(sender, names, account) for _ in range(ACCEPTING))
-        left = -(-account.sent // IN_SESSION)
+        free = len(left)
         limit.begin()
 
         async def take() -> None:
-            nonlocal left
-            while left > 0 and (count := limit.take(IN_SESSION)):
-                left -= 1
-                done = await self._take_session(account, count, COME_S)
-                limit.note_done(done)
+            nonlocal free
+            while free and (count := limit.take(IN_SESSION)):
+                free -= 1
+                limit.note_done(await self._take_session(account, left, count, COME_S))
 
         await _all(take() for _ in range(ACCEPTING))
         rate = limit.rate()
-        while await self._take_session(account, IN_SESSION, COME_S if account.missing else MORE_S):
+        while account.missing and await self._take_session(account, left, IN_SESSION, COME_S):
             pass
+        await self._take_session(account, left, IN_SESSION, MORE_S)  # nothing more is to come
         return {"sessions": rate}
 
     async def _fill_sessions(
@@ -230,22 +231,32 @@ class NamespaceBench:
             batch = [self._message(account, name) for _ in range(IN_SESSION)]
             await self._send(sender, batch, account)
 
-    async def _take_session(self, account: MessageAccount, count: int, within_s: float) -> int:
-        """Receive so many messages of the next session; return how many came; 0: there is none."""
+    async def _take_session(
+        self, account: MessageAccount, left: dict[str, int], count: int, within_s: float
+    ) -> int:
+        """Receive messages of the next session; return how many came; 0: there is none.
+
+        Args:
+            left: how many each session has still.
+            count: how many at most.
+        """
         try:
             receiver = await self._namespace.session_receiver(
                 self._sessions, max_wait_s=within_s, credit=count
             )
         except RemoteTimeout:
             return 0
-        done = 0
+        name, done = receiver.session_id, 0
         try:
+            if left.get(name, 0) > 0:
+                count = min(count, left[name])
             while done < count and (
                 found := await receiver.receive(count - done, within_s, more_s=0)
             ):
                 await self._complete(receiver, found, account)
                 done += len(found)
         finally:
+            left[name] = left.get(name, 0) - done
             await receiver.close()
         return done
 

@@ -39,13 +39,15 @@ class Interruption:
         """Let the first signal set the event that is yielded; the second cancels the task.
 
         The command stops when it sees the event: it finishes what is under way, gives back the
-        rest, and says how to go on.
+        rest, and says how to go on. A part of it that is deferred, too, such as its end, has an
+        event of its own.
         """
-        asked = self._asked = asyncio.Event()
+        before, asked = self._asked, asyncio.Event()
+        self._asked = asked
         try:
             yield asked
         finally:
-            self._asked = None
+            self._asked = before
 
     @contextmanager
     def raised(self) -> Iterator[None]:

@@ -134,7 +134,7 @@ def test_at_a_terminal_the_table_changes_in_its_place_until_it_is_interrupted(
         shown.awaits(" 77 ")
         shown.type(INTERRUPT)
         assert shown.code() == 0
-    rows = [line.split()[0] for line in shown.lines if line.startswith(name)]
+    rows = [line.split()[0] for line in shown.lines if line.lstrip().startswith(name)]
     assert rows == [f"{name}-b", f"{name}-a"]
     assert sum("active per s" in line for line in shown.lines) == 1
     assert '"path"' not in shown.text
@@ -145,4 +145,4 @@ def test_at_a_terminal_it_ends_after_its_intervals(plain: Busbridge, name: str) 
     plain.done("create", "queue", name)
     with terminal(plain.line("top", name, "--interval", "0.1", "--count", "2")) as shown:
         assert shown.code() == 0
-    assert sum(line.startswith(name) for line in shown.lines) == 1
+    assert sum(line.split()[:1] == [name] for line in shown.lines) == 1, shown.raw
