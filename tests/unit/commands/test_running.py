@@ -159,6 +159,27 @@ def test_the_second_signal_stops_a_command_that_does_not_finish() -> None:
     assert run(work) == 4
 
 
+def test_a_deferred_part_of_a_deferred_part_has_its_own_signal() -> None:
+    """As what a command must take away at its end, which a signal before has begun."""
+    heard = []
+
+    async def work(output: Output) -> int:
+        with output.interruption.deferred() as outer:
+            with output.interruption.deferred() as inner:
+                interrupt()
+                await inner.wait()
+                heard.append(outer.is_set())
+            interrupt()
+            await outer.wait()
+            with output.interruption.deferred() as last:
+                interrupt()
+                await last.wait()
+            return 3
+
+    assert run(work) == 3
+    assert heard == [False]
+
+
 def test_after_the_deferring_part_a_signal_ends_the_command() -> None:
     """Each part begins anew."""
 
