@@ -17,6 +17,7 @@ from bridge.commands.parser import Commands, add_command, add_yes
 from bridge.commands.property_values import properties_of
 from bridge.commands.settlement_account import LOCKED, NOT_SHOWN, UNKNOWN, SettlementAccount
 from bridge.commands.target import add_target, target_of
+from bridge.commands.watching import unless
 
 if TYPE_CHECKING:
     from bridge.remote.delivery import RemoteDelivery
@@ -272,21 +273,14 @@ class _Receiving:
         from bridge.remote.errors import RemoteLinkEnded
 
         await self._renew()
-        receiving = asyncio.ensure_future(self._receiver.receive(wanted, self._arguments.wait))
-        stop = asyncio.ensure_future(asked.wait())
+        received = await unless(asked, self._receiver.receive(wanted, self._arguments.wait))
         try:
-            await asyncio.wait((receiving, stop), return_when=asyncio.FIRST_COMPLETED)
-            return receiving.result() if receiving.done() else []
+            return [] if received is None else received.result()
         except RemoteLinkEnded:
             # Azure detaches a link that was idle for ten minutes; a session's lock ends with it.
             if self._held or self._arguments.session or self._arguments.next_session:
                 raise
             return await self._receiver.receive(wanted, self._arguments.wait)
-        finally:
-            stop.cancel()
-            if not receiving.done():
-                receiving.cancel()
-                await asyncio.wait((receiving,))
 
     async def _renew(self) -> None:
         """Renew a session's lock before it ends."""

@@ -21,8 +21,9 @@ AWAITED = {
     ("broker/streams/stream_reader.py", "comes"): "awaited by the function that begins it",
     ("cli/stopping.py", "within"): "awaited by the function that begins it",
     ("commands/collecting.py", "collected"): "awaited by the function that begins it",
-    ("commands/receive.py", "_next"): "awaited by the function that begins it",
+    ("commands/bench_works.py", "_all"): "awaited, or cancelled, by the function that begins it",
     ("commands/running.py", "_run"): "awaited by the function that begins it",
+    ("commands/watching.py", "unless"): "awaited, or cancelled, by the function that begins it",
     (
         "engine/administration/bulk_declaration.py",
         "_carry_out",
