@@ -53,6 +53,21 @@ class Ranges:
             return self._lasts[at] + 1
         return number
 
+    def back(self, last: int, count: int) -> int:
+        """Return the number from which on, up to `last`, there are `count` numbers not in the set.
+
+        It may be below 0: the set has an end.
+        """
+        at = bisect_right(self._firsts, last) - 1
+        while at >= 0:
+            low, high = self._firsts[at], min(self._lasts[at], last)
+            if last - high >= count:
+                break
+            count -= last - high
+            last = low - 1
+            at -= 1
+        return last - count + 1
+
     def count(self, first: int, last: int) -> int:
         """Return how many of the numbers from `first` to `last` are in the set."""
         found = 0

@@ -1,4 +1,6 @@
-"""Sequence numbers: 64-bit, per entity (or per partition), from 1, without gaps, rolling over to 0.
+"""Sequence numbers: 64-bit, per entity (or per partition), from 1, rolling over to 0.
+
+They rise. Each is the one after the last, but where an entity passes over some (`wire.gaps`).
 
 "The SequenceNumber value is a unique 64-bit integer assigned to a message ... For partitioned
 entities, the topmost 16 bits reflect the partition identifier. ... The sequence number rolls over

@@ -30,6 +30,7 @@ from bridge.topology.parts import JOURNAL_BYTES_MAX
 from bridge.topology.policy import RAISED_PREFIX, raised_bound
 from bridge.topology.resources import Policy
 from bridge.topology.shards import active_queues
+from bridge.wire.gaps import OWN
 
 LOOK_S = 10.0
 
@@ -139,14 +140,17 @@ class JournalWatch:
         }
         asked = (queues for short, queues in queues_of.items() if short not in left_out)
         await counts.ask(chain.from_iterable(asked))
+        given = memory.given()
         ready: dict[bytes, int] = {}
         for short, queues in queues_of.items():
             missed = left_out.get(short)
             if missed is not None:
-                ready[short] = memory.subscriptions.get(short, 0) - missed.number + 1
+                missing = memory.subscriptions.get(short, 0) - missed.number + 1
+                ready[short] = min(missing, given.get(short, 0))
             else:
                 ready[short] = sum(map(counts.of, queues))
-        return needed_entries(memory.subscriptions, sum(memory.counters), ready)
+        last = sum(memory.counters) - memory.skipped.get(OWN, 0)
+        return needed_entries(given, last, ready)
 
     async def _remove_stale(self, watched: set[str]) -> None:
         """Delete the policies of entities that are gone, or whose maximum size was lowered."""

@@ -67,10 +67,13 @@ class Reader:
     Args:
         short: the subscription's short id.
         ttl_max_ms: the subscription's limit of a message's TTL.
+
+    Attributes:
+        short: the subscription's short id.
     """
 
     def __init__(self, short: bytes, ttl_max_ms: int) -> None:
-        self._short = short
+        self.short = short
         self._ttl_max_ms = ttl_max_ms
 
     def number(self, table: Table) -> int:
@@ -78,7 +81,7 @@ class Reader:
         raw = bytes_in(table, headers.COPIES)
         if raw is not None:
             try:
-                found = number_in(raw, self._short)
+                found = number_in(raw, self.short)
             except struct.error:
                 return -1
             return -1 if found is None else found
@@ -105,7 +108,7 @@ class Reader:
         found = {key: field for key, field in table.items() if key != headers.COPIES}
         topics = found.pop(headers.SEQUENCE_NUMBER, None)
         try:
-            number = number_in(raw, self._short)
+            number = number_in(raw, self.short)
         except struct.error:
             number = None
         if number is not None:

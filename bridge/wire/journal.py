@@ -14,6 +14,7 @@ A body is a list of sections (`wire.sections`), version 2:
     left-out   LEFT_OUT; of a topic
     accepted   ACCEPTED; only in the stream of a history (`machine.inbox.accepted_ids`)
     reads      WRITER; only there: up to this entry the term has read the history
+    gap        GAPS (`wire.gaps`): numbers that are never given
     snapshot   PART (`wire.snapshot`)
 
     WRITER     term 16 bytes | fingerprint of the broker's boot, UTF-8
@@ -48,6 +49,7 @@ BUCKET = "bucket"
 SNAPSHOT = "snapshot"
 USES = "uses"
 LEFT_OUT = "left-out"
+GAP = "gap"
 ACCEPTED = "accepted"
 MARKER_OF_HISTORY = "reads"
 COMMIT = "landed"
@@ -78,9 +80,11 @@ class JournalSection(IntEnum):
     ACTIVATED_COPIES = 14
     LEFT_OUT = 15
     RELAYED = 16
+    GAPS = 17
     USES = sections.OPTIONAL | 32
     ACCEPTED = sections.OPTIONAL | 33
     FORWARDED = sections.OPTIONAL | 34
+    SKIPPED = sections.OPTIONAL | 35
 
 
 _BUCKET = struct.Struct(">BqB")

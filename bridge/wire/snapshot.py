@@ -4,7 +4,8 @@ Each entry has one section, PART. The joined parts of a snapshot are sections ag
 version: WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED; for a topic
 also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES, LEFT_OUT; for temporary entities also USES; with
 duplicate detection also ACCEPTED; for a target of forwarding also FORWARDED; for a target of relays
-also RELAYED. `wire.journal` describes the sections that other entries have, too; the rest:
+also RELAYED; where numbers have gaps also SKIPPED. `wire.journal` describes the sections that other
+entries have, too; the rest:
 
     PART       serial u64 | index u32 | count u32 | bytes
     SPAN       u64: number of entries before the snapshot's first that may belong to unacked
@@ -19,6 +20,8 @@ also RELAYED. `wire.journal` describes the sections that other entries have, too
     KNOWN_COPIES, ACTIVATED_COPIES
                the copies of the messages in KNOWN and ACTIVATED (`machine.inbox.known`)
     FORWARDED  the last messages forwarded to the entity (`machine.inbox.forwarded`); optional
+    SKIPPED    short id of a subscription, 6 bytes, or zeros for the entity's own numbers | how many
+               numbers were passed over i64 (`wire.gaps`), repeated; optional
     RELAYED    the messages relayed to the entity that may come again (`machine.inbox.relayed`): not
                optional, as a bridge that passed over it would number them again
 """
@@ -62,7 +65,7 @@ _OPTIONAL = tuple(kind for kind in JournalSection if kind & sections.OPTIONAL)
 _NEEDED = tuple(
     kind
     for kind in JournalSection
-    if kind not in (JournalSection.NUMBERS, JournalSection.PART)
+    if kind not in (JournalSection.NUMBERS, JournalSection.PART, JournalSection.GAPS)
     and kind not in _OF_TOPICS + _OF_RELAYS + _OPTIONAL
 )
 _IN_SNAPSHOT = _NEEDED + _OF_TOPICS + _OF_RELAYS + _OPTIONAL
@@ -115,6 +118,7 @@ class Snapshot:
         left_out: encoded, the subscriptions that are left out (`machine.inbox.left_out`).
         forwarded: encoded, the last messages forwarded to the entity (`machine.inbox.forwarded`).
         relayed: encoded, the messages relayed to the entity (`machine.inbox.relayed`).
+        skipped: how many numbers were passed over, by short id (`wire.gaps`).
     """
 
     term: bytes
@@ -136,6 +140,7 @@ class Snapshot:
     left_out: bytes = b""
     forwarded: bytes = b""
     relayed: bytes = b""
+    skipped: dict[bytes, int] = field(default_factory=dict)
 
     def encode(self, serial: int) -> list[bytes]:
         """Return the bodies of the snapshot's entries, in order; all of them have this `serial`."""
@@ -144,6 +149,7 @@ class Snapshot:
             for level, slot, is_safe in self.buckets
         ]
         last = [_SUBSCRIPTION.pack(*each) for each in self.subscriptions.items()]
+        skipped = [_SUBSCRIPTION.pack(*each) for each in self.skipped.items()]
         found: list[tuple[JournalSection, bytes]] = [
             (JournalSection.WRITER, Marker(self.term, self.fingerprint).encode_writer()),
             (JournalSection.SPAN, _SPAN.pack(self.span)),
@@ -151,6 +157,7 @@ class Snapshot:
             (JournalSection.COUNTERS, encode_numbers(self.counters)),
             (JournalSection.BUCKETS, encode_buckets(buckets)),
             (JournalSection.SUBSCRIPTIONS, b"".join(last)),
+            (JournalSection.SKIPPED, b"".join(skipped)),
             *((kind, getattr(self, name)) for kind, name in _ENCODED.items()),
         ]
         whole = sections.encode_bare([each for each in found if each[1] or each[0] in _NEEDED])
@@ -187,6 +194,7 @@ class Snapshot:
                 for level, slot, state in decode_buckets(found[JournalSection.BUCKETS])
             ],
             subscriptions=_subscriptions(found.get(JournalSection.SUBSCRIPTIONS, b"")),
+            skipped=_subscriptions(found.get(JournalSection.SKIPPED, b"")),
             **{name: found.get(kind, b"") for kind, name in _ENCODED.items()},
         )
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+from bisect import bisect_left
 
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.streams.stream_reader import StreamEntry
 from bridge.engine.browse.journal_scan import STOP, JournalScan
+from bridge.machine.inbox.journal_entries import JournalEntries
 from bridge.topology import names, parts
 from bridge.wire import journal, stamp
 from bridge.wire.basic import Properties
+from bridge.wire.gaps import Gap
 from tests.fixtures.broker import Broker
 
 COUNT = 6_000
@@ -67,5 +70,50 @@ async def test_a_scan_begins_at_the_number_and_ends_with_the_journal(
         assert await numbers_from(scan, 1, 99, step=1_000) == steps
         assert await numbers_from(scan, COUNT - 1, 9) == [COUNT - 1, COUNT]
         assert await numbers_from(scan, COUNT + 5, 9) == []
+    finally:
+        await connection.close()
+
+
+async def test_a_scan_leaps_over_gaps(broker: Broker, vhost: str) -> None:
+    """Of any width, again and again: it reads few entries, and tells of each gap on its way."""
+    connection = await Connection.open(parse_url(broker.url_of(vhost)), name="test")
+    try:
+        stream = names.journal("orders")
+        channel = await connection.channel()
+        await channel.publisher.confirm_select()
+        await channel.declarations.declare_queue(parts.journal("orders"))
+        chance, number, numbers, gaps = random.Random(2), 0, list[int](), list[Gap]()
+        entries = JournalEntries("orders")
+        waits = []
+        for _ in range(3_000):
+            if chance.random() < 0.1:
+                width = chance.choice([1, 50, 500, 5_000, 2**40])
+                gaps.append(Gap(number + 1, number + width))
+                entry = entries.note_gaps(gaps[-1:])
+                waits.append(
+                    channel.publisher.publish_confirmed("", stream, entry.properties, entry.body)
+                )
+                number += width
+            number += 1
+            numbers.append(number)
+            fields = stamp.active(number, 1, stamp.NO_IDENTITY, None)
+            properties = stamp.put(BARE, fields)
+            waits.append(channel.publisher.publish_confirmed("", stream, properties, b"x"))
+        await asyncio.gather(*waits)
+        told = set[Gap]()
+        scan = JournalScan(connection, stream, None, on_gap=told.add)
+        assert await scan.bounds() == (numbers[0], numbers[-1])
+        for at in [chance.randrange(len(numbers) - 20) for _ in range(60)]:
+            assert await numbers_from(scan, numbers[at] - 1, 20) in (
+                numbers[at - 1 : at + 19],
+                numbers[at : at + 20],
+            )
+            assert await numbers_from(scan, numbers[at], 20) == numbers[at : at + 20]
+        for gap in gaps[:60]:
+            following = numbers[bisect_left(numbers, gap.last)]
+            assert await numbers_from(scan, gap.first, 1) == [following]
+            assert await numbers_from(scan, gap.last, 1) == [following]
+        assert await numbers_from(scan, 1, len(numbers)) == numbers
+        assert told == set(gaps)
     finally:
         await connection.close()

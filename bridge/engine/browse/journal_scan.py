@@ -17,6 +17,7 @@ from bridge.machine.browse.anchors import Anchors
 from bridge.machine.browse.entity_messages import number_of
 from bridge.wire import headers
 from bridge.wire.copies import Reader
+from bridge.wire.gaps import OWN, Gap, gaps_in
 from bridge.wire.stamp import read_waiting
 
 FAR = 300
@@ -45,6 +46,7 @@ class JournalScan:
     Args:
         reader: the subscription's reader, whose numbers count; `None`: the journal's own numbers.
         has_entries: whether the journal is known to have entries.
+        on_gap: called with each gap in the numbers that count, as often as it is read.
 
     Attributes:
         end: the highest offset that was read; -1 before the first.
@@ -57,10 +59,13 @@ class JournalScan:
         reader: Reader | None,
         *,
         has_entries: bool = False,
+        on_gap: Callable[[Gap], None] | None = None,
     ) -> None:
         self._connection = connection
         self._stream = stream
         self._reader = reader
+        self._on_gap = on_gap
+        self._short = OWN if reader is None else reader.short
         self._anchors = Anchors()
         self.end = -1
         self._has_entries = has_entries
@@ -150,7 +155,16 @@ class JournalScan:
         number = self._number(entry)
         if number >= 0:
             self._anchors.see(number, entry.offset)
+            return number
+        for gap in gaps_in(entry.properties.headers or {}, entry.body, self._short):
+            self._anchors.see_gap(gap.first, gap.last, entry.offset)
+            if self._on_gap is not None:
+                self._on_gap(gap)
         return number
+
+    def is_far(self, wanted: int, number: int, offset: int) -> bool:
+        """Whether a number stands far behind the entry that was read, by the known places."""
+        return wanted - number > FAR and self._estimate(wanted) - offset > FAR
 
     def _number(self, entry: StreamEntry) -> int:
         table = entry.properties.headers or {}
@@ -239,14 +253,15 @@ class _Read:
             self._is_placed = True
             if number > self.wanted and not self._is_oldest:
                 return self._end(_Outcome.BACK)
-            if self._may_estimate and self.wanted - number > FAR:
+            if self._may_estimate and self._scan.is_far(self.wanted, number, entry.offset):
                 return self._end(_Outcome.FAR)
         if number < self.wanted:
             return False
         self.wanted = self._take(number, entry)
         if self.wanted == STOP:
             return self._end(_Outcome.STOPPED)
-        return self.wanted - number > FAR and self._end(_Outcome.SKIP)
+        is_far = self._scan.is_far(self.wanted, number, entry.offset)
+        return is_far and self._end(_Outcome.SKIP)
 
     def _end(self, outcome: _Outcome) -> bool:
         self.outcome = outcome

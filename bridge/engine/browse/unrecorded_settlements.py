@@ -128,7 +128,7 @@ class UnrecordedSettlements:
         bounds = await view.journal.bounds()
         first, last = (1, 0) if bounds is None else bounds
         counts = await self._count(last)
-        if first == 1:
+        if not view.active.numbers.given(1, first - 1):
             await self._find_stayed(counts)
         view.gone_dead = frozenset()
         view.gone_dead = self._oldest(sorted(view.dead_letters()), counts.dead)
@@ -198,7 +198,9 @@ class UnrecordedSettlements:
         after = await self._count(0 if bounds is None else bounds[1])
         if after == before:
             return 0
-        return abs(after.active - before.active) + abs(after.last - before.last) + MARGIN
+        low, high = sorted((before.last, after.last))
+        given = self._view.active.numbers.given(low + 1, high)
+        return abs(after.active - before.active) + given + MARGIN
 
     def _oldest(self, numbers: list[int], count: int) -> frozenset[int]:
         """Return all numbers but the `count` newest, by their place in the moved stream."""
@@ -211,12 +213,14 @@ class UnrecordedSettlements:
             return last + 1
         view = self._view
         found: set[int] = set()
-        high, low = last, max(last - count - count // 8 - MARGIN, first)
+        back = view.active.numbers.active.back
+        high, low = last, max(back(last, count + count // 8 + MARGIN), first)
         while high >= first:
             found |= await self._candidates(low, high)
             if len(found) > count or low <= first:
                 break
-            high, low = low - 1, max(low - 2 * (count - len(found)) - MARGIN, first)
+            wanted = 2 * (count - len(found)) + MARGIN
+            high, low = low - 1, max(back(low - 1, wanted), first)
         floor = newest(found, count)
         log.info(
             "browse.explained entity=%s count=%d found=%d floor=%s",

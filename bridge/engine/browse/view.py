@@ -23,6 +23,7 @@ from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.shards import count_of
 from bridge.wire import headers
+from bridge.wire.gaps import OWN, gaps_in
 from bridge.wire.settled import PROPERTIES, Settled, entries
 
 WRITE_AGAIN_BYTES = 8 << 20
@@ -133,7 +134,12 @@ class BrowseView:
         )
         self.places = Places(path, self.reader, count_of(entity))
         self._channels = services.connections.looking
-        self.journal = JournalScan(self._channels, names.journal(front), self.reader)
+        self.journal = JournalScan(
+            self._channels,
+            names.journal(front),
+            self.reader,
+            on_gap=self.active.numbers.pass_over,
+        )
         self._moved = StreamTail(services, names.moved(front), self._take_moved)
         self._moved_end = -1
         self._lock = asyncio.Lock()
@@ -232,6 +238,9 @@ class BrowseView:
         self._moved_end = entry.offset
         table = entry.properties.headers or {}
         if headers.ENTRY in table:
+            short = OWN if self.reader is None else self.reader.short
+            for gap in gaps_in(table, entry.body, short):
+                self.active.numbers.pass_over(gap)
             return
         number = self.places.take(entry.offset, table)
         place = None if number is None else self.places.place(number)

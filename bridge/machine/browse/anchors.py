@@ -34,6 +34,23 @@ class Anchors:
         self._numbers.insert(at, number)
         self._offsets.insert(at, offset)
 
+    def see_gap(self, first: int, last: int, offset: int) -> None:
+        """Add the offset of the entry that says that these numbers are passed over.
+
+        Both ends of a gap wider than `SPACING` are known places, wherever the next ones are:
+        between them offsets do not rise with the numbers.
+        """
+        at = bisect_right(self._numbers, first)
+        is_known = at and self._numbers[at - 1] == first
+        if last - first < SPACING or is_known or len(self._numbers) + 2 > PLACES_MAX:
+            return
+        if at and self._offsets[at - 1] > offset:
+            return
+        if at < len(self._numbers) and (self._numbers[at] <= last or self._offsets[at] < offset):
+            return
+        self._numbers[at:at] = [first, last]
+        self._offsets[at:at] = [offset, offset]
+
     def estimate(self, number: int) -> int | None:
         """Return the offset at which a number may stand; `None`: no place is known.
 

@@ -6,6 +6,8 @@
                       number; the last entry of a number gives the message's place (`Places`)
     deferred list     the numbers of all deferred messages, as their owner had them (`Deferred`)
     journal           all numbers, in order; a number in neither of the two streams is active
+    gaps              numbers that no message ever had (`wire.gaps`); the moved stream and the
+                      journal name them
 
 Some numbers left without a bridge's entry and are in neither stream: a bridge was killed before it
 wrote them, or had settled messages before the first peek, or a native consumer took the messages.
@@ -25,6 +27,7 @@ from bridge.topology import names
 from bridge.wire import headers
 from bridge.wire.basic import FieldValue, Table, text_in
 from bridge.wire.copies import Reader
+from bridge.wire.gaps import Gap
 from bridge.wire.settled import Settled
 
 COUNTS_MAX = 100_000
@@ -44,15 +47,22 @@ class LeftNumbers:
         stayed: numbers that only the moved stream says have left, and that have not, by RabbitMQ's
             counts.
         failed: how often messages have failed, as far as anybody has written it.
+        gaps: numbers that no message ever had; they are in `active`, too.
     """
 
     def __init__(self) -> None:
+        self.gaps = Ranges()
         self.active = Ranges()
         self.deferred = Ranges()
         self.failed: dict[int, int] = {}
         self.floor = 0
         self.stayed: frozenset[int] = frozenset()
         self._moved: set[int] = set()
+
+    def pass_over(self, gap: Gap) -> None:
+        """Take numbers that no message ever had for numbers that have left."""
+        self.gaps.add(gap.first, gap.last)
+        self.active.add(gap.first, gap.last)
 
     def take(self, entry: Settled) -> None:
         """Add the numbers of an entry."""
@@ -140,6 +150,10 @@ class LeftNumbers:
     def unsettled(self, first: int, last: int) -> int:
         """Return how many of the numbers from `first` to `last` are not known to have left."""
         return max(last - first + 1, 0) - self.active.count(first, last)
+
+    def given(self, first: int, last: int) -> int:
+        """Return how many of the numbers from `first` to `last` messages have had."""
+        return max(last - first + 1, 0) - self.gaps.count(first, last)
 
 
 def _is_in(number: int, ranges: Iterable[tuple[int, int]]) -> bool:

@@ -19,6 +19,7 @@ class Checkpoint:
     __slots__ = (
         "_counters",
         "_relayed",
+        "_skipped",
         "_subscriptions",
         "_written",
         "accepted",
@@ -37,6 +38,7 @@ class Checkpoint:
         self._counters = memory.counters[:]
         self._subscriptions = memory.subscriptions.copy()
         self._relayed = memory.relayed.noted
+        self._skipped = memory.skipped.copy()
         self._written = memory.enqueued_ms, journal.entries, journal.bytes
         self.counts = counts
         self.accepted = accepted
@@ -55,8 +57,9 @@ class Checkpoint:
         memory.relayed.take_back(self._relayed)
         memory.subscriptions.clear()
         memory.subscriptions.update(self._subscriptions)
+        memory.skipped.clear()
+        memory.skipped.update(self._skipped)
         for last, first in zip(memory.counters, self._counters, strict=True):
-            for number in range(first + 1, last + 1):
-                memory.pending.remove(number)
+            memory.pending.remove_between(first + 1, last)
         memory.counters[:] = self._counters
         memory.enqueued_ms, journal.entries, journal.bytes = self._written

@@ -79,8 +79,8 @@ def needed_entries(numbers: dict[bytes, int], last: int, ready: dict[bytes, int]
     """Return how many entries of a topic's journal its subscriptions need.
 
     Args:
-        numbers: the last number of each subscription, by its short id.
-        last: the topic's last number.
+        numbers: how many numbers each subscription has given, by its short id.
+        last: how many the topic has given.
         ready: the number of unsettled messages of each subscription.
     """
     needed = 0

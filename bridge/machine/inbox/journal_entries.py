@@ -17,7 +17,7 @@ from bridge.machine.inbox.sequencer_memory import Memory
 from bridge.machine.inbox.wheel import BucketKey
 from bridge.model.entity import SendEntity
 from bridge.topology import names
-from bridge.wire import journal
+from bridge.wire import gaps, journal, stamp
 from bridge.wire.journal import BucketState, JournalSection
 from bridge.wire.snapshot import Snapshot
 
@@ -56,6 +56,7 @@ class JournalEntries:
         self.bytes = 0
         self._journal = names.journal(path)
         self._history = names.history(path)
+        self._copy_moved = stamp.copy_to(names.moved(path))
 
     def entry(self, properties: bytes, body: bytes) -> Publication:
         """Return an entry for the journal alone."""
@@ -93,6 +94,11 @@ class JournalEntries:
         """
         body = journal.entry_of(JournalSection.LEFT_OUT, encode_left_out(memory.left_out))
         return self.entry(journal.entry_properties(journal.LEFT_OUT, mark), body)
+
+    def note_gaps(self, found: Sequence[gaps.Gap]) -> Publication:
+        """Return the entry that names numbers passed over; the moved stream gets it, too."""
+        properties = stamp.put(journal.entry_properties(journal.GAP), self._copy_moved)
+        return self.entry(properties, gaps.encode(found))
 
     def segment(self, rows: bytes) -> Publication:
         """Return a segment of the entity's history; it is no entry of the journal."""
@@ -134,5 +140,6 @@ class JournalEntries:
             left_out=encode_left_out(memory.left_out),
             forwarded=memory.forwarded.encode(),
             relayed=memory.relayed.encode(),
+            skipped=memory.skipped,
         )
         return [self.entry(_SNAPSHOT_PROPERTIES, part) for part in whole.encode(self.entries)]

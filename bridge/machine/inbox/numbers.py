@@ -5,6 +5,7 @@ from __future__ import annotations
 from bridge.machine.inbox.sequencer_memory import Memory
 from bridge.model import number as numbering
 from bridge.wire.envelope import Item
+from bridge.wire.gaps import OWN, Gap
 
 
 class Numbers:
@@ -26,6 +27,31 @@ class Numbers:
     def next_beside(self, number: int) -> int:
         """Return the next number of the partition that has given `number`."""
         return self._successor(numbering.partition_of(number) if self.is_partitioned else 0)
+
+    def skip(self, gap: Gap) -> None:
+        """Pass over numbers: none of them is ever given.
+
+        Raises:
+            ValueError: the gap does not begin right behind the last number of its series, or it
+                does not end in its partition.
+        """
+        memory = self._memory
+        is_own = gap.short == OWN
+        partition = numbering.partition_of(gap.first) if self.is_partitioned and is_own else 0
+        if is_own:
+            is_known = partition < len(memory.counters)
+            last = memory.counters[partition] if is_known else -1
+        else:
+            last = memory.subscriptions.get(gap.short, 0)
+        is_partitioned = self.is_partitioned and is_own
+        ends_outside = is_partitioned and numbering.partition_of(gap.last) != partition
+        if gap.first != last + 1 or gap.width < 1 or ends_outside:
+            raise ValueError(f"a gap from {gap.first} to {gap.last} behind number {last}")
+        if is_own:
+            memory.counters[partition] = gap.last
+        else:
+            memory.subscriptions[gap.short] = gap.last
+        memory.skip(gap)
 
     def enqueued_ms(self, now_ms: int) -> int:
         """Return the present time, never before a time that was given already."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from zlib import crc32
 
@@ -126,6 +126,14 @@ class Pending:
             run.pack()
             self._drop_empty(self._partition(number))
         return True
+
+    def remove_between(self, first: int, last: int) -> None:
+        """Remove all numbers of one partition from `first` to `last`, however many that are."""
+        found: list[int] = []
+        for run in self._runs.get(self._partition(first), ()):
+            found += run.numbers[bisect_left(run.numbers, first) : bisect_right(run.numbers, last)]
+        for number in found:
+            self.remove(number)
 
     def encode(self) -> bytes:
         """Return the index as bytes, with the holes: packing would take too long for a snapshot."""

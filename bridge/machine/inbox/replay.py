@@ -47,7 +47,7 @@ from bridge.machine.inbox.sequencer_memory import Memory, blank
 from bridge.machine.inbox.wheel import BucketKey, Wheel
 from bridge.machine.usage.idleness import Uses
 from bridge.model import number as numbering
-from bridge.wire import copies, forwarded, headers, journal
+from bridge.wire import copies, forwarded, gaps, headers, journal
 from bridge.wire.basic import Properties, Table
 from bridge.wire.envelope import DIGEST_BYTES, IDENTITY_BYTES
 from bridge.wire.journal import BucketState, JournalSection
@@ -174,6 +174,8 @@ class Replay:
             self._memory.left_out = decode_left_out(
                 journal.section_of(body, JournalSection.LEFT_OUT)
             )
+        elif kind == journal.GAP.encode():
+            self._skipped(gaps.decode(body))
         elif kind == journal.MARKER.encode():
             self._marked(journal.Marker.decode(body), basic.reply_to)
         elif kind == journal.COMMIT.encode():
@@ -239,6 +241,7 @@ class Replay:
         memory.average_bytes = snapshot.average_bytes
         memory.pending = Pending.decode(snapshot.pending, is_partitioned=self._is_partitioned)
         memory.subscriptions = dict(snapshot.subscriptions)
+        memory.skipped = dict(snapshot.skipped)
         memory.uses = Uses.decode(snapshot.uses)
         memory.left_out = decode_left_out(snapshot.left_out)
         memory.history.learn_open(snapshot.accepted)
@@ -305,6 +308,18 @@ class Replay:
         if source is not None and identity[IDENTITY_BYTES:] == _ONLY_ITEM:
             self._memory.forwarded.note(source, identity[:IDENTITY_BYTES])
 
+    def _skipped(self, found: Iterable[gaps.Gap]) -> None:
+        """Go on behind numbers that were passed over; a gap that is read twice counts once."""
+        last = self._memory.subscriptions
+        for gap in found:
+            if gap.short == gaps.OWN:
+                is_new = self._count(gap.last)
+            else:
+                is_new = gap.last > last.get(gap.short, 0)
+                last[gap.short] = max(last.get(gap.short, 0), gap.last)
+            if is_new:
+                self._memory.skip(gap)
+
     def _relayed(self, table: Table) -> None:
         """Learn a relay's copy, whatever has become of it: it has its number."""
         said = said_in(table)
@@ -335,11 +350,14 @@ class Replay:
             is_provisional = state is BucketState.PROVISIONAL
             self._memory.wheel.add(BucketKey(level, slot), is_provisional=is_provisional)
 
-    def _count(self, number: int) -> None:
+    def _count(self, number: int) -> bool:
+        """Raise the counter of a number's partition; return whether the number is a new one."""
         partition = numbering.partition_of(number) if self._is_partitioned else 0
         counters = self._memory.counters
         if numbering.is_after(number, counters[partition], is_partitioned=self._is_partitioned):
             counters[partition] = number
+            return True
+        return False
 
     def _learn(self, key: bytes | int, known: Known) -> None:
         memory = self._memory

@@ -10,10 +10,12 @@ the entity's journal, in the same publish that stores the message:
     expired_unnumbered       dead-letter queue, BCC journal, moved; or the journal alone
     a message of a topic     see `machine.inbox.fanout`
     a cancel                 the journal alone
+    numbers passed over      the journal, BCC moved
 
-So the journal holds every number in order, and a reader of its tail has this sequencer's memory
-(see `machine.inbox.replay`). Only a sequencer gives numbers. No call waits: a publication that
-fails ends this term of the sequencer, and the next term begins from the journal.
+So the journal holds every number in order, and an entry for every gap between two of them; and a
+reader of its tail has this sequencer's memory (see `machine.inbox.replay`). Only a sequencer gives
+numbers. No call waits: a publication that fails ends this term of the sequencer, and the next term
+begins from the journal.
 
 **After a crash** an arrival may come again. `known` has those of its messages that the journal
 holds already. A journal entry is *trusted* when the broker itself has not failed since, and the
@@ -53,6 +55,7 @@ from bridge.model.errors import MessageNotFound
 from bridge.model.tiers import message_size_max_bytes
 from bridge.wire import journal, reply, stamp
 from bridge.wire.envelope import DIGEST_BYTES, ITEM_IDENTITY_BYTES, Item, item_identity
+from bridge.wire.gaps import Gap
 
 TOO_LARGE_REASON = "MessageSizeExceeded"
 
@@ -233,6 +236,23 @@ class Sequencer:
         """Whether this copy may still lead to a publication, now or when it is due."""
         known = self.memory.activated.get(waiting.number)
         return self.is_pending(waiting) or (known is not None and not known.is_trusted)
+
+    def skip(self, found: Sequence[Gap]) -> Publication:
+        """Pass over numbers that no message gets; return the entry that says so.
+
+        Each gap begins right behind the last number of its series.
+
+        Raises:
+            ValueError: one does not; nothing has changed.
+        """
+        before = self.checkpoint()
+        try:
+            for each in found:
+                self._numbers.skip(each)
+        except ValueError:
+            self.take_back(None, before)
+            raise
+        return self.journal.note_gaps(found)
 
     def snapshot(self, term: bytes, fingerprint: str, span: int) -> list[Publication]:
         """Return the entries that hold the whole memory; see `JournalEntries.snapshot`."""

@@ -14,6 +14,7 @@ from bridge.machine.inbox.relayed import RelayedCopies
 from bridge.machine.inbox.wheel import Wheel
 from bridge.machine.usage.idleness import Uses
 from bridge.model import number as numbering
+from bridge.wire.gaps import Gap
 from bridge.wire.relay_source import SAID_BYTES
 
 
@@ -36,6 +37,8 @@ class Memory:
         left_out: the subscriptions whose queues take nothing, by their short ids.
         forwarded: the last messages forwarded to the entity.
         relayed: the messages that relays have copied to the entity, and that may come again.
+        skipped: how many numbers were passed over (`wire.gaps`), by short id; the entity's own by
+            `gaps.OWN`.
     """
 
     counters: list[int]
@@ -52,11 +55,23 @@ class Memory:
     left_out: dict[bytes, Missed] = field(default_factory=dict)
     forwarded: Forwarded = field(default_factory=Forwarded)
     relayed: RelayedCopies = field(default_factory=RelayedCopies)
+    skipped: dict[bytes, int] = field(default_factory=dict)
 
     @property
     def has_inherited(self) -> bool:
         """Whether arrivals of earlier terms may come again."""
         return bool(self.known or self.activated or self.cancelled)
+
+    def skip(self, gap: Gap) -> None:
+        """Count the numbers of a gap that no message has."""
+        self.skipped[gap.short] = self.skipped.get(gap.short, 0) + gap.width
+
+    def given(self) -> dict[bytes, int]:
+        """Return how many numbers each subscription has given, by its short id."""
+        skipped = self.skipped
+        return {
+            short: number - skipped.get(short, 0) for short, number in self.subscriptions.items()
+        }
 
     def came(self, source: bytes, identity: bytes | None) -> Came:
         """Return what a forwarded or relayed message is to the entity, and remember it.

@@ -22,6 +22,7 @@ from bridge.broker.streams.stream_reader import OFFSET, StreamEntry, find_own
 from bridge.engine.browse.journal_scan import STOP, JournalScan
 from bridge.machine.browse.entity_messages import expires_ms, is_active_entry
 from bridge.machine.inbox.left_out import Missed, as_missed
+from bridge.machine.ranges import Ranges
 from bridge.model.entity import Subscription
 from bridge.model.name import short_id
 from bridge.sidecar.leader.leader import Leader
@@ -30,6 +31,7 @@ from bridge.topology.definitions import incarnation_of
 from bridge.topology.shards import shard_of
 from bridge.wire import headers
 from bridge.wire.copies import Reader
+from bridge.wire.gaps import Gap
 from bridge.wire.sessions import session_id_in
 
 BATCH = 200
@@ -80,7 +82,10 @@ class CatchUp:
         self._subscription, self._name = subscription, subscription.path
         self._lease = lease
         stream = names.journal(leader.name)
-        self._journal = JournalScan(lease, stream, self._reader, has_entries=True)
+        self._gaps = Ranges()
+        self._journal = JournalScan(
+            lease, stream, self._reader, has_entries=True, on_gap=self._pass_over
+        )
         self._exchange = names.active_exchange(leader.name)
         self._noted = missed.number
         self._has_begun = False
@@ -194,15 +199,23 @@ class CatchUp:
         raw = as_missed(properties, left_ms)
         return channel.publisher.publish_confirmed(self._exchange, key, raw, entry.body)
 
+    def _pass_over(self, gap: Gap) -> None:
+        """Note numbers that no message ever had: none of them is lost."""
+        self._gaps.add(gap.first, gap.last)
+
     def _count_lost(self, wanted: int, number: int) -> None:
         """Count and log the missed messages that have left the journal, before the first batch."""
         if self._has_begun or number <= wanted:
             return
-        self._leader.meters.lost += number - wanted
+        lost = number - wanted - self._gaps.count(wanted, number - 1)
+        if not lost:
+            return
+        self._leader.meters.lost += lost
         log.error(
-            "subscription.lost name=%s first=%d last=%d text=%s",
+            "subscription.lost name=%s first=%d last=%d messages=%d text=%s",
             self._name,
             wanted,
             number - 1,
+            lost,
             "these messages had left the journal before the subscription's queue was back",
         )

@@ -104,6 +104,14 @@ class PendingMachine(RuleBasedStateMachine):
             assert not self.pending.remove(number)
             del self.model[number]
 
+    @rule(width=st.integers(1, 2**40), back=st.integers(0, 200))
+    def remove_between(self, width: int, back: int) -> None:
+        """A command is taken back: whatever it has scheduled is gone."""
+        first = max(self.next - back, 0)
+        self.pending.remove_between(first, first + width)
+        for number in [each for each in self.model if first <= each <= first + width]:
+            del self.model[number]
+
     @rule()
     def write_and_read(self) -> None:
         """A snapshot holds all of it."""
