@@ -137,8 +137,8 @@ class SessionReceiver(Receiver, Protocol):
         """The end of the session's lock (UTC ms), by the last renewal through this process."""
 
 
-class RuleVerbs(Protocol):
-    """The verbs that change rules of subscriptions; a subscription is named by its path."""
+class ChangeVerbs(Protocol):
+    """The verbs that change rules of subscriptions, and hold entities; both are named by paths."""
 
     async def create_rule(self, subscription: str, rule: model.Rule) -> None:
         """Add a rule.
@@ -154,12 +154,26 @@ class RuleVerbs(Protocol):
             EntityNotFound: there is no such subscription or rule.
         """
 
+    async def hold(self, path: str, run: str) -> None:
+        """Hold an entity for a migration's run.
+
+        Raises:
+            EntityNotFound, EntityConflict, ServerBusy: see `Administration.hold`.
+        """
+
+    async def release(self, path: str, run: str) -> None:
+        """End a run's hold of an entity.
+
+        Raises:
+            EntityNotFound, EntityConflict, ServerBusy: see `Administration.release`.
+        """
+
 
 class NamespaceVerbs(Protocol):
     """The entities of a namespace, and all verbs on them."""
 
     @property
-    def administration(self) -> RuleVerbs:
+    def administration(self) -> ChangeVerbs:
         """The verbs that change rules."""
 
     def entity(self, path: EntityPath) -> model.Entity:

@@ -61,6 +61,7 @@ from bridge.engine.deferral.entities import Deferral
 from bridge.engine.deferral.receiving import DeferredReceiving
 from bridge.engine.forwarding.forwarder import Forwarder
 from bridge.engine.forwarding.forwarding import Forwarding
+from bridge.engine.held_entities import HeldEntities
 from bridge.engine.leaving import Leaving
 from bridge.engine.membership import Membership
 from bridge.engine.peers import Peers
@@ -86,6 +87,7 @@ from bridge.machine.inbox.standbys import Standbys
 from bridge.message.departure import Departure
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
+from bridge.model.availability import disabled_text
 from bridge.model.errors import (
     EntityDisabled,
     NotAllowed,
@@ -243,7 +245,10 @@ class RabbitNamespace:
 
         # The entities: changing them, and keeping RabbitMQ in line with them.
         self._unmet = UnmetSettings(rabbitmq.capabilities)
-        self.state = Health(services, self._receiving, self._sessions, self._unmet, made_again)
+        self._held = HeldEntities()
+        self.state = Health(
+            services, self._receiving, self._sessions, self._unmet, self._held, made_again
+        )
         self._policies = policies = Policies(
             management,
             lambda: self.directory.namespace,
@@ -335,6 +340,7 @@ class RabbitNamespace:
         for on_change in (
             self._sending.follow,
             self._unmet.follow,
+            self._held.follow,
             self._deferral.follow,
             self._sessions.follow,
             self._receiving.follow,
@@ -542,7 +548,7 @@ class RabbitNamespace:
     ) -> list[Received]:
         entity = self.directory.entity(path)
         if entity.status is model.EntityStatus.DISABLED:
-            raise EntityDisabled(texts.disabled(entity.path, for_sends=False))
+            raise EntityDisabled(disabled_text(entity))
         self._usage.note_access(path)
         return await self.browsing.peek(path, entity, start, count, session_id)
 

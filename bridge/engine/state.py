@@ -11,6 +11,7 @@ from bridge.broker.errors import BrokerError
 from bridge.broker.management.api import Management
 from bridge.engine.administration.unmet_settings import UnmetSettings
 from bridge.engine.clock import now_ms
+from bridge.engine.held_entities import HeldEntities
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.services import Services
 from bridge.engine.sessions.accepting import Accepting
@@ -67,10 +68,12 @@ class Health:
         receiving: Receiving,
         sessions: Accepting,
         unmet: UnmetSettings,
+        held: HeldEntities,
         made_again: MadeAgain,
     ) -> None:
         self.made_again = made_again
         self._unmet = unmet
+        self._held = held
         self._sender = services.sender
         self._connections = services.connections
         self._receiving = receiving
@@ -107,6 +110,7 @@ class Health:
         """A sentence for each fault of a single entity."""
         silent = [each.sentence for each in self.silent]
         there = [*self.conflicts, *self._refused.values(), *self._unmet.sentences]
+        there += self._held.sentences
         return [*silent, *self._sessions.natives, *there, *self.made_again.sentences]
 
     @property

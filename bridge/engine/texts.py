@@ -77,13 +77,6 @@ def send_to_sub_queue(entity: str) -> str:
     return f"A sub-queue takes no messages from senders: send to '{entity}' instead."
 
 
-def disabled(entity: str, *, for_sends: bool) -> str:
-    """Return the text: the entity's status forbids the operation."""
-    if for_sends:
-        return f"Messaging entity '{entity}' is currently disabled for Send operations."
-    return f"Messaging entity '{entity}' is currently disabled."
-
-
 def too_large(entity: str, size_bytes: int, limit_bytes: int) -> str:
     """Return the text: a message is larger than the entity allows."""
     return (

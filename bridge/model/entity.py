@@ -130,6 +130,7 @@ class Queue:
         folds_session_ids: whether session ids are folded (`session_id.fold`) before their digests
             choose shards and partitions, and tell duplicates apart; it never changes. Entities that
             were made before ids were folded do not.
+        held: the run of a migration that holds the entity (`model.availability`); "" for none.
     """
 
     name: str
@@ -155,6 +156,7 @@ class Queue:
     created_at: str = ""
     updated_at: str = ""
     status_before: str = ""
+    held: str = ""
     auto_delete_on_idle_ms: int = MAX_MS
     enable_partitioning: bool = False
     enable_express: bool = False
@@ -205,6 +207,7 @@ class Subscription:
     created_at: str = ""
     updated_at: str = ""
     status_before: str = ""
+    held: str = ""
     auto_delete_on_idle_ms: int = MAX_MS
     rules: tuple[Rule, ...] = (DEFAULT_RULE,)
 
@@ -256,6 +259,7 @@ class Topic:
     created_at: str = ""
     updated_at: str = ""
     status_before: str = ""
+    held: str = ""
     auto_delete_on_idle_ms: int = MAX_MS
     enable_partitioning: bool = False
     enable_express: bool = False

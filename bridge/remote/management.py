@@ -29,6 +29,9 @@ _PREFIX = "com.microsoft:"
 
 REPLY_S = 60.0
 
+HOLD, RELEASE = "com.busbridge:hold", "com.busbridge:release"
+"""Operations of a bridge's own, by their whole names."""
+
 _NO_CONTENT = 204
 
 ALL_MS = 253_402_300_800_000
@@ -194,6 +197,17 @@ class RemoteManagement:
         found = await self._ask("batch-delete-messages", body)
         return int(found.get("message-count", 0))
 
+    async def hold(self, run: str) -> None:
+        """Hold the entity for a migration's run, at a bridge alone (Manage).
+
+        Asked twice, it is held once. Refused when another run holds it.
+        """
+        await self._ask(HOLD, {"run": run}, is_read=True)
+
+    async def release(self, run: str) -> None:
+        """End a run's hold of the entity, likewise; nothing changes when nobody holds it."""
+        await self._ask(RELEASE, {"run": run}, is_read=True)
+
     async def close(self) -> None:
         """Detach the links to `$management`; the next operation attaches them again."""
         links, self._links = self._links, None
@@ -210,7 +224,7 @@ class RemoteManagement:
         async def once() -> Body:
             links = await self._attached()
             fields = {
-                "operation": _PREFIX + operation,
+                "operation": operation if ":" in operation else _PREFIX + operation,
                 f"{_PREFIX}server-timeout": Uint(int(REPLY_S * 1000)),
                 "type": "entity-mgmt",
             }

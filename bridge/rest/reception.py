@@ -14,9 +14,9 @@ from bridge.engine.api import (
     Release,
     Undeliverable,
 )
-from bridge.engine.texts import disabled
 from bridge.gateway.links.messages import message_of
-from bridge.model.errors import EntityDisabled, ServiceBusError
+from bridge.model.availability import refusal_of_receives
+from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire.rest.outward import Shown, show
 
@@ -104,8 +104,8 @@ class Reception:
         try:
             self._check()
             entity = self._namespace.receive_entity(self._path)
-            if not entity.status.allows_receives:
-                raise EntityDisabled(disabled(entity.path, for_sends=False))
+            if (refused := refusal_of_receives(entity)) is not None:
+                raise refused
         except ServiceBusError as error:  # deleted or changed meanwhile, or a right gone
             self._found.set_exception(error)
             raise NotTaken from error

@@ -210,6 +210,8 @@ class Sidecar:
             self._employ(key)
         else:
             before, state.entity = state.entity, entity
+            if before.held and not entity.held and key in self._leaders:
+                self._leaders[key].go_on()
             if state.sequencer is not None:
                 state.sequencer.update(entity, self._tier)
                 uses = state.sequencer.memory.uses

@@ -7,7 +7,8 @@ field of a newer version has no effect; `unknown_fields` names it.
 
 The kind says, too, whether the entity folds session ids (`FOLDED`): to a bridge of a version that
 does not, such an entity is of no kind, and it neither numbers the entity's messages nor gives its
-sessions.
+sessions. So it is with an entity that is held (`HELD`), for a bridge that begins meanwhile: one
+that knew the entity before goes on with what it knew.
 """
 
 from __future__ import annotations
@@ -45,8 +46,16 @@ DEPTH_MAX = 64
 FOLDED = " (session ids without case)"
 """Follows the kind of an entity that folds session ids."""
 
+HELD = " (held)"
+"""Follows the kind of an entity that is held, last."""
+
 _PLAIN_KINDS = {kind.value.lower(): made for kind, made in MAKERS.items()}
-_KINDS = _PLAIN_KINDS | {kind + FOLDED: made for kind, made in _PLAIN_KINDS.items()}
+_KINDS = {
+    kind + folded + held: made
+    for kind, made in _PLAIN_KINDS.items()
+    for folded in ("", FOLDED)
+    for held in ("", HELD)
+}
 _SPECIAL_KEYS = {
     "max_size_mb": "maxSizeInMegabytes",
     "max_message_size_kb": "maxMessageSizeInKilobytes",
@@ -57,6 +66,7 @@ _WRITTEN_WHEN_GIVEN = frozenset(
         "created_at",
         "updated_at",
         "status_before",
+        "held",
         "has_empty_user_metadata",
         "forward_to_scheme",
         "forward_dead_letters_scheme",
@@ -167,12 +177,14 @@ def _with_times(wanted: model.Namespace, there: model.Namespace, made_at: str) -
 def with_origin(entity: EntityT, there: model.Entity) -> EntityT:
     """Return an entity with what the existing one (`there`) was made with.
 
-    That is its incarnation, its shard count, whether it folds session ids, and its times.
+    That is its incarnation, its shard count, whether it folds session ids, its times, and who holds
+    it.
     """
     made = dataclasses.replace(
         entity,
         incarnation=there.incarnation,
         folds_session_ids=there.folds_session_ids,
+        held=there.held,
         created_at=entity.created_at or there.created_at,
         updated_at=entity.updated_at or there.updated_at,
     )
@@ -254,7 +266,9 @@ def to_json(entity: model.Entity) -> Json:
     The form has every field but those that are None, and empty ones of `_WRITTEN_WHEN_GIVEN`.
     """
     kind = kind_of(entity).value.lower()
-    form: Json = {"schema": SCHEMA, "kind": kind + FOLDED if entity.folds_session_ids else kind}
+    kind += FOLDED if entity.folds_session_ids else ""
+    kind += HELD if entity.held else ""
+    form: Json = {"schema": SCHEMA, "kind": kind}
     for field, key, _ in _FIELDS[type(entity)]:
         value = getattr(entity, field)
         if value is None or (field == "session_shards" and value == 1):
@@ -304,7 +318,8 @@ def from_json(form: Value | Mapping[str, Value]) -> model.Entity:
     if made is None:
         raise ArgumentError(f"{form.get('kind')!r} is no kind of entity.")
     try:
-        return made(**_arguments(made, form), folds_session_ids=kind.endswith(FOLDED))
+        folds = kind.removesuffix(HELD).endswith(FOLDED)
+        return made(**_arguments(made, form), folds_session_ids=folds)
     except TypeError as missing:
         raise ArgumentError(f"A definition of a {form['kind']} lacks a field: {missing}.") from None
 

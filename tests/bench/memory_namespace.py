@@ -10,12 +10,12 @@ from uuid import UUID
 
 from bridge.background.slices import in_slices
 from bridge.engine.api import (
+    ChangeVerbs,
     Disposition,
     OnSent,
     OnSettled,
     Received,
     ReceiveMode,
-    RuleVerbs,
     SessionReceiver,
 )
 from bridge.message.envelopes import Outgoing
@@ -58,7 +58,7 @@ class MemoryNamespace:
         self._queues[key, SubQueue.NONE] = kind(definition, dead)
 
     @property
-    def administration(self) -> RuleVerbs:
+    def administration(self) -> ChangeVerbs:
         """There are no subscriptions, and so no rules."""
         raise NotImplementedHere("There are queues only.")
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from bridge.client.exceptions import (
     MessageSizeExceededError,
-    MessagingEntityDisabledError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
+    of_model,
 )
 from bridge.message.batch_keys import BatchKeys
 from bridge.message.envelopes import Outgoing, encode
 from bridge.model import entity as model
+from bridge.model.availability import refusal_of_sends
 from bridge.model.duration import readable_time_ms
 from bridge.topology.description import DescribedEntity
 from bridge.wire.envelope import Operation
@@ -31,16 +32,15 @@ def send_entity(described: DescribedEntity) -> model.SendEntity:
     Raises:
         ServiceBusError: the entity is a subscription.
         MessagingEntityDisabledError: its status forbids sends.
+        ServiceBusServerBusyError: a migration holds it.
     """
     entity = described.entity
     if isinstance(entity, model.Subscription):
         raise ServiceBusError(
             f"Messages are sent to a topic; '{entity.path}' is of the type Subscriber."
         )
-    if not entity.status.allows_sends:
-        raise MessagingEntityDisabledError(
-            f"Messaging entity '{entity.path}' is currently disabled for Send operations."
-        )
+    if (refused := refusal_of_sends(entity)) is not None:
+        raise of_model(refused)
     return entity
 
 

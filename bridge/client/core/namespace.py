@@ -20,15 +20,16 @@ from bridge.client.core.settlements import ClientSettlements
 from bridge.client.core.wire import CallerFuture, RefusedPublish, Unroutable, Wire, fail, succeed
 from bridge.client.exceptions import (
     MessageLockLostError,
-    MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
     ServiceBusError,
     ServiceBusServerBusyError,
     of_condition,
+    of_model,
 )
 from bridge.machine.queue.settled import SettledMemory
 from bridge.message.received import Received
 from bridge.model import entity as model
+from bridge.model.availability import refusal_of_receives
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
@@ -340,10 +341,8 @@ def _check_receivable(entity: model.Entity, sub_queue: SubQueue) -> None:
         raise MessagingEntityNotFoundError(
             f"'{entity.path}' is a topic: receive from its subscriptions."
         )
-    if not entity.status.allows_receives:
-        raise MessagingEntityDisabledError(
-            f"Messaging entity '{entity.path}' is currently disabled."
-        )
+    if (refused := refusal_of_receives(entity)) is not None:
+        raise of_model(refused)
     if entity.requires_session and sub_queue is SubQueue.NONE:
         raise ServiceBusError(PLAIN_ON_SESSION_ENTITY)
     if target_of(entity, sub_queue):

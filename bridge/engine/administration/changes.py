@@ -5,7 +5,7 @@ connection can have. So of two creates at once the first makes the entity, and t
 A topic's lock serves its subscriptions, too.
 
     create, update   resources first, then the definition: its readers find the resources
-    rules            the definition alone: no resource depends on them
+    rules, holds     the definition alone: no resource depends on them
     delete           the definition first: no bridge begins to use the entity
 """
 
@@ -31,6 +31,7 @@ from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.model import entity as model
 from bridge.model.errors import (
     EntityAlreadyExists,
+    EntityConflict,
     EntityNotFound,
     QuotaExceeded,
 )
@@ -126,6 +127,41 @@ class Administration:
                 made = replace(made, rules=there.rules)
             await self.write(made)
             return made
+
+    async def hold(self, path: str, run: str) -> None:
+        """Hold an entity for a migration (`model.availability`); what it holds already stays so.
+
+        Of a topic its subscriptions are not held with it.
+
+        Args:
+            run: the name of the migration's run.
+
+        Raises:
+            EntityNotFound: there is no entity of this name.
+            EntityConflict: another run holds it.
+            ServerBusy: another change of the entity takes too long.
+        """
+        async with self.alone(names.front_path(path)):
+            there = await self._there(path)
+            if there.held != run:
+                _check_holder(there, "")
+                await self.define(replace(there, held=run))
+                log.info("entity.held path=%s run=%s", there.path, run)
+
+    async def release(self, path: str, run: str) -> None:
+        """End a run's hold of an entity; of one that nobody holds nothing changes.
+
+        Raises:
+            EntityNotFound: there is no entity of this name.
+            EntityConflict: another run holds it.
+            ServerBusy: another change of the entity takes too long.
+        """
+        async with self.alone(names.front_path(path)):
+            there = await self._there(path)
+            if there.held:
+                _check_holder(there, run)
+                await self.define(replace(there, held=""))
+                log.info("entity.released path=%s run=%s", there.path, run)
 
     async def delete(self, path: str) -> None:
         """Delete an entity with its messages, and a topic with its subscriptions.
@@ -370,6 +406,13 @@ class Administration:
     async def channel(self, path: str) -> Channel:
         """Open a channel on the connection of an entity's change; see `ChangeLocks.channel`."""
         return await self._locks.channel(path)
+
+
+def _check_holder(entity: model.Entity, run: str) -> None:
+    if entity.held != run:
+        raise EntityConflict(
+            f"The entity '{entity.path}' is held by the migration '{entity.held}'."
+        )
 
 
 def _check(subscription: str, rule: model.Rule) -> None:

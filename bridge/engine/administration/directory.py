@@ -12,9 +12,9 @@ from bridge.engine import texts
 from bridge.engine.administration.reading import DefinitionTexts
 from bridge.engine.poison import Poison
 from bridge.model import entity as model
+from bridge.model.availability import refusal_of_receives
 from bridge.model.errors import (
     EntityConflict,
-    EntityDisabled,
     EntityNotFound,
     NotAllowed,
 )
@@ -124,11 +124,11 @@ class Directory:
         """Return the definition of an entity that allows receives now; raises as `entity`, and:
 
         Raises:
-            EntityDisabled: its status does not allow receives.
+            EntityDisabled: its status does not allow receives, or a migration holds it.
         """
         entity = self.receive_entity(path)
-        if not entity.status.allows_receives:
-            raise EntityDisabled(texts.disabled(entity.path, for_sends=False))
+        if (refused := refusal_of_receives(entity)) is not None:
+            raise refused
         return entity
 
     async def read(self) -> None:

@@ -41,7 +41,7 @@ from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.queue.forwarding_order import ForwardingOrder
 from bridge.machine.queue.second_copies import Left
 from bridge.model import entity as model
-from bridge.model.errors import EntityNotFound, ServiceBusError
+from bridge.model.errors import EntityNotFound, ServerBusy, ServiceBusError
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
@@ -275,6 +275,8 @@ class Forwarder:
             raise refused(EntityNotFound(texts.not_found(name)))
         try:
             self._sending.check_open(target)
+        except ServerBusy:
+            raise  # a migration holds the target: the message waits
         except ServiceBusError as error:
             raise refused(error) from error
         source = ForwardingSource(self.entity, self._is_dead_letter)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from bridge.background.tasks import Tasks
 from bridge.engine.forwarding.forwarder import Forwarder
 from bridge.model import entity as model
+from bridge.model.availability import refusal_of_receives
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology.definitions import incarnation_of
@@ -88,7 +89,9 @@ class Forwarding:
             of_front.discard(key)
             if not of_front:
                 del self._of_front[before.front.lower()]
-        if entity is not None and target_of(entity, key[1]) and entity.status.allows_receives:
+        if entity is None or not target_of(entity, key[1]):
+            return
+        if refusal_of_receives(entity) is None:
             self._sources[key] = entity
             self._of_front.setdefault(entity.front.lower(), set()).add(key)
 

@@ -17,11 +17,11 @@ from bridge.engine.services import Services
 from bridge.message.batch_keys import BatchKeys
 from bridge.message.envelopes import Outgoing, item_of
 from bridge.model import entity as model
+from bridge.model.availability import refusal_of_sends
 from bridge.model.capacity import capacity_mb
 from bridge.model.entity import Tier
 from bridge.model.errors import (
     ArgumentError,
-    EntityDisabled,
     EntityNotFound,
     MessageSizeExceeded,
     NotAllowed,
@@ -250,10 +250,10 @@ class Sending:
         return done.numbers
 
     def check_open(self, entity: model.SendEntity) -> None:
-        """Refuse sends to an entity that is disabled or full.
+        """Refuse sends to an entity that is disabled, held or full.
 
         Raises:
-            EntityDisabled, QuotaExceeded: the entity is disabled, or full.
+            EntityDisabled, ServerBusy, QuotaExceeded: the entity is disabled, held, or full.
         """
         _check_status(entity)
         if full := self.full(entity):
@@ -303,5 +303,5 @@ class Sending:
 
 
 def _check_status(entity: model.SendEntity) -> None:
-    if not entity.status.allows_sends:
-        raise EntityDisabled(texts.disabled(entity.path, for_sends=True))
+    if (refused := refusal_of_sends(entity)) is not None:
+        raise refused

@@ -275,7 +275,7 @@ class SessionOwner:
         """
         while True:
             await asyncio.sleep(SWEEP_S)
-            for count, _ in enumerate(self.messages.sweep()):
+            for count, _ in enumerate(() if self.messages.queue.held else self.messages.sweep()):
                 if count % SWEPT_AT_ONCE == SWEPT_AT_ONCE - 1:
                     await asyncio.sleep(0)
             if not self._compacts_logs:

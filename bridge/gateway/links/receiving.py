@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from bridge.engine.api import Disposition, NotTaken, Received, Receiver, Undeliverable
-from bridge.engine.texts import RECEIVER_OF_FORWARDED, disabled
+from bridge.engine.texts import RECEIVER_OF_FORWARDED
 from bridge.gateway.client.client import Client
 from bridge.gateway.client.links import EntityLink
 from bridge.gateway.links.messages import message_of
@@ -20,8 +20,9 @@ from bridge.gateway.links.outcomes import disposition_of
 from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
 from bridge.machine.amqp10.faults import make_error
 from bridge.machine.amqp10.link import OutgoingDelivery, OutgoingLink
+from bridge.model.availability import refusal_of_receives
 from bridge.model.entity import Right
-from bridge.model.errors import EntityDisabled, NotAllowed, ServiceBusError
+from bridge.model.errors import NotAllowed, ServiceBusError
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath
 from bridge.wire.amqp10.performatives import Rejected
@@ -38,9 +39,9 @@ def refusal_of(client: Client, path: EntityPath) -> ServiceBusError | None:
         entity = client.namespace.receive_entity(path)
     except ServiceBusError as error:
         return error
-    if entity.status.allows_receives:
-        return NotAllowed(RECEIVER_OF_FORWARDED) if target_of(entity, path.sub_queue) else None
-    return EntityDisabled(disabled(entity.path, for_sends=False))
+    if (refused := refusal_of_receives(entity)) is not None:
+        return refused
+    return NotAllowed(RECEIVER_OF_FORWARDED) if target_of(entity, path.sub_queue) else None
 
 
 async def _done(closing: Awaitable[None]) -> None:

@@ -29,6 +29,7 @@ from bridge.gateway.links.outcomes import changes
 from bridge.gateway.links.sending import outgoing
 from bridge.gateway.nodes import rules, session_operations
 from bridge.message.envelopes import Outgoing
+from bridge.model.availability import check_run
 from bridge.model.duration import instant_text
 from bridge.model.entity import Right, Subscription, Topic
 from bridge.model.errors import (
@@ -298,6 +299,23 @@ async def _enumerate_rules(namespace: NamespaceVerbs, path: EntityPath, body: Bo
     return {"rules": found} if found else None
 
 
+async def _hold(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
+    await namespace.administration.hold(_whole(path), check_run(body.get("run")))
+    return {}
+
+
+async def _release(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
+    await namespace.administration.release(_whole(path), check_run(body.get("run")))
+    return {}
+
+
+def _whole(path: EntityPath) -> str:
+    """Return the path of a queue, topic or subscription."""
+    if path.sub_queue is not SubQueue.NONE:
+        raise NotAllowed(f"A queue, topic or subscription is held as a whole, and '{path}' is not.")
+    return path.entity
+
+
 OPERATIONS: Final[dict[str, NodeOperation]] = {
     "renew-lock": NodeOperation(Right.LISTEN, _renew_lock),
     "schedule-message": NodeOperation(Right.SEND, _schedule_message),
@@ -323,6 +341,12 @@ OPERATIONS: Final[dict[str, NodeOperation]] = {
     "enumerate-rules": NodeOperation(Right.LISTEN, _enumerate_rules),
 }
 """Operation without its prefix -> right and function. Other operations are refused by name."""
+
+OWN_OPERATIONS: Final[dict[str, NodeOperation]] = {
+    "com.busbridge:hold": NodeOperation(Right.MANAGE, _hold),
+    "com.busbridge:release": NodeOperation(Right.MANAGE, _release),
+}
+"""The same of operations that Azure does not have, for migrations."""
 
 
 def handler(path: EntityPath) -> Callable[[RequestLink, LinkRequest], None]:
@@ -373,7 +397,9 @@ async def _answer(link: RequestLink, path: EntityPath, request: LinkRequest) -> 
 
 def _operation(name: Any) -> NodeOperation:
     text = str(name)
-    operation = OPERATIONS.get(text.removeprefix(_PREFIX)) if text.startswith(_PREFIX) else None
+    operation = OWN_OPERATIONS.get(text)
+    if text.startswith(_PREFIX):
+        operation = OPERATIONS.get(text.removeprefix(_PREFIX))
     if operation is None:
         raise NotImplementedHere(f"The operation {text!r} is not implemented.")
     return operation

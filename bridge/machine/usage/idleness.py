@@ -66,8 +66,8 @@ def key_of(entity: Entity) -> bytes:
 
 
 def is_temporary(entity: Entity) -> bool:
-    """Whether an entity is deleted when it is idle."""
-    return not is_forever(entity.auto_delete_on_idle_ms)
+    """Whether an entity is deleted when it is idle; one that a migration holds is not."""
+    return not is_forever(entity.auto_delete_on_idle_ms) and not entity.held
 
 
 def temporaries(front: SendEntity) -> list[Entity]:

@@ -294,6 +294,11 @@ class Leader:
         return self.is_ready and not self.orderly_end.is_pausing
 
     @property
+    def is_held(self) -> bool:
+        """Whether a migration holds the entity: what is sent, and what is due, waits."""
+        return bool(self._state.entity.held)
+
+    @property
     def is_blocked(self) -> bool:
         """Whether RabbitMQ has an alarm and reads nothing of the connection."""
         return self._connection.is_blocked
@@ -527,7 +532,7 @@ class Leader:
 
     def _carry_out_all(self) -> None:
         arrivals = self._arrivals
-        entity = self._state.entity
+        entity, is_held = self._state.entity, self.is_held
         detects_duplicates = entity.requires_duplicate_detection
         folds_keys = entity.enable_partitioning and entity.folds_session_ids
         scheduled = self._buckets.messages
@@ -537,6 +542,8 @@ class Leader:
             if self._large is None:
                 self._large = large_arrival(delivery, folds_keys=folds_keys)
             if self._large is not None:
+                if is_held:
+                    return
                 if not large_until_s:
                     large_until_s = self._loop.time() + LARGE_S
                 elif self._loop.time() >= large_until_s:
@@ -551,6 +558,8 @@ class Leader:
                 folds_keys=folds_keys,
                 comes_again=delivery.redelivered,
             )
+            if is_held and not isinstance(command, arrival.TokenArrival | arrival.Used):
+                return
             if type(command) is arrival.TokenArrival:
                 self._token.take(delivery, command.term, self.in_flight)
             else:

@@ -36,6 +36,9 @@ SOON_MS = 1_000
 NO_ROOM_S = 0.1
 """Time between two looks while what is due may not be activated."""
 
+HELD_S = 1.0
+"""The same while a migration holds the entity."""
+
 _SERIALS = itertools.count()
 
 
@@ -140,7 +143,7 @@ class ScheduledMessages:
         while awaiting.ready and leader.takes and leader.in_flight.has_room:
             awaiting.ready.popleft()()
         held = self._held
-        while held and held[0][0] <= now_ms and leader.takes and leader.in_flight.has_room:
+        while held and held[0][0] <= now_ms and self._may_activate:
             due_ms, _, _, message = heapq.heappop(held)
             waiting, body, origin = message
             try:
@@ -160,6 +163,11 @@ class ScheduledMessages:
             leader.meters.activated += 1
             leader.meters.lateness_ms.add(now_ms - due_ms)
         self._arm()
+
+    @property
+    def _may_activate(self) -> bool:
+        leader = self._leader
+        return leader.takes and not leader.is_held and leader.in_flight.has_room
 
     def await_bucket(self, where: BucketKey, until_ms: int, work: Work, size_bytes: int) -> None:
         """Have work on a message wait until a bucket is made, and no longer than `until_ms`."""
@@ -183,7 +191,7 @@ class ScheduledMessages:
         if times and leader.is_ready:
             # The wall clock may be set meanwhile, so no timer is longer than a second.
             delay_s = (min(times) - self._clock()) / 1000
-            least_s = 0.0 if leader.takes and leader.in_flight.has_room else NO_ROOM_S
+            least_s = HELD_S if leader.is_held else 0.0 if self._may_activate else NO_ROOM_S
             self._timer = self._loop.call_later(min(max(delay_s, least_s), 1.0), self.fire)
 
     def _sort(self, message: _Message) -> None:
