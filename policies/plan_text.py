@@ -16,6 +16,7 @@ from bridge.topology.resources import (
     Resource,
     Shovel,
 )
+from policies import plan_summary
 from policies.plan import Plan, Winner
 
 _MARKS = {
@@ -27,13 +28,15 @@ _MARKS = {
 
 
 def text(plan: Plan, *, is_coloured: bool = False, shows_queues: bool = False) -> str:
-    """Return the plan, one line a change; the last line is a summary.
+    """Return the plan: a row for each entity, then one line a change; the last line has the counts.
 
     Args:
         shows_queues: list the policies in force on every queue, not only on those with wrong ones.
     """
     steps = [line for change in plan.changes for line in _step(change, plan)]
-    lines = [_painted(line, colour) if is_coloured else line for line, colour in steps]
+    lines = plan_summary.table(plan, is_coloured=is_coloured)
+    lines += [""] if lines else []
+    lines += [_painted(line, colour) if is_coloured else line for line, colour in steps]
     shown = plan.winners if shows_queues else plan.overridden
     if shown:
         lines += [

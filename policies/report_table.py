@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from policies.columns import aligned
 from policies.grade import Case, Flavour, Grade
 from policies.report import GradedProperty, Report, Target
 
@@ -13,7 +14,6 @@ _COLOURS = {
     Grade.APPROXIMATE: "\x1b[33m",
     Grade.LOST: "\x1b[31m",
 }
-_PLAIN = "\x1b[0m"
 
 
 def table(report: Report, *, show_exact: bool = False, is_coloured: bool = False) -> str:
@@ -28,9 +28,14 @@ def table(report: Report, *, show_exact: bool = False, is_coloured: bool = False
     shown = [each for each in report.entries if show_exact or each.worst is not Grade.EXACT]
     head = ["entity", "property", "value", *(flavour.value for flavour in flavours)]
     rows = [head]
-    worst: list[list[Grade | None]] = [[None] * len(flavours)]
+    colours: dict[tuple[int, int], str] = {}
     for entry in shown:
         cells = [_cell(entry, flavour, report.targets, notes) for flavour in flavours]
+        if is_coloured:
+            colours |= {
+                (len(rows), column): _COLOURS[grade]
+                for column, (_, grade) in enumerate(cells, start=3)
+            }
         rows.append(
             [
                 _named(entry, is_bridged=Flavour.BRIDGE in flavours),
@@ -39,8 +44,7 @@ def table(report: Report, *, show_exact: bool = False, is_coloured: bool = False
                 *(text for text, _ in cells),
             ]
         )
-        worst.append([grade for _, grade in cells])
-    lines = _aligned(rows, worst, is_coloured) if shown else []
+    lines = aligned(rows, colours=colours) if shown else []
     lines += _footnotes(notes) + _findings(report) + _summary(report)
     return "\n".join(lines) + "\n"
 
@@ -69,22 +73,6 @@ def _cell(
             text += f" [{notes.setdefault(case.note, len(notes) + 1)}]"
         parts.append(f"{', '.join(versions)}: {text}" if len(groups) > 1 else text)
     return "; ".join(parts), max((case.grade for case in groups), key=lambda grade: grade.rank)
-
-
-def _aligned(
-    rows: list[list[str]], worst: list[list[Grade | None]], is_coloured: bool
-) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for number, (row, grades) in enumerate(zip(rows, worst, strict=True)):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        for column, grade in enumerate(grades, start=3):
-            if is_coloured and grade is not None:
-                cells[column] = _COLOURS[grade] + cells[column] + _PLAIN
-        lines.append("  ".join(cells).rstrip())
-        if number == 0:
-            lines.append("  ".join("-" * width for width in widths))
-    return lines
 
 
 def _footnotes(notes: dict[str, int]) -> list[str]:

@@ -36,7 +36,7 @@ from bridge.cli.policies_input import (
     write_output,
 )
 from bridge.cli.policies_steps import carry_out
-from bridge.commands.terminal import can_ask, confirmed, is_coloured
+from bridge.commands.terminal import ProgressBar, can_ask, confirmed, is_coloured
 from bridge.topology import definitions
 from bridge.topology.diff import is_owned, removal
 from bridge.topology.names import EVENTS
@@ -295,20 +295,24 @@ async def _apply(
     """Make the changes; repeat what somebody else undid, without new destructive changes."""
     changes = found.made.changes
     known = {stake for change in found.made.destructive for stake in change.stakes}
-    await carry_out(broker, changes, found.there, vhost)
-    begin = again = time.monotonic()
-    while (left := await compare()).made.changes:
-        now = time.monotonic()
-        new = {stake for change in left.made.destructive for stake in change.stakes} - known
-        if now > begin + SETTLED_WITHIN_S or new or left.made.conflicts:
-            raise CommandFailed(
-                text="The broker was changed by somebody else meanwhile. Apply again. Still to "
-                f"change:\n{text(left.made)}"
-            )
-        if now > again + AGAIN_AFTER_S:
-            await carry_out(broker, left.made.changes, left.there, vhost)
-            again = time.monotonic()
-        await asyncio.sleep(0.2)
+    with ProgressBar(len(changes), "Applying") as bar:
+        await carry_out(broker, changes, found.there, vhost, bar)
+        bar.doing("comparing")
+        begin = again = time.monotonic()
+        while (left := await compare()).made.changes:
+            now = time.monotonic()
+            new = {stake for change in left.made.destructive for stake in change.stakes} - known
+            if now > begin + SETTLED_WITHIN_S or new or left.made.conflicts:
+                raise CommandFailed(
+                    text="The broker was changed by somebody else meanwhile. Apply again. Still to "
+                    f"change:\n{text(left.made)}"
+                )
+            if now > again + AGAIN_AFTER_S:
+                bar.add(len(left.made.changes))
+                await carry_out(broker, left.made.changes, left.there, vhost, bar)
+                bar.doing("comparing")
+                again = time.monotonic()
+            await asyncio.sleep(0.2)
     if changes and any(exchange.name == EVENTS for exchange in found.wanted.exchanges):
         with contextlib.suppress(BrokerError):  # a bridge that hears nothing looks every 15 s
             await broker.announce(EVENTS)
@@ -331,7 +335,8 @@ async def _remove(broker: LiveBroker, vhost: str, arguments: argparse.Namespace)
     asks = can_ask() and not arguments.yes
     if made.changes and asks and not confirmed(f"Remove {counted(len(made.changes), 'object')}?"):
         return _refused("Nothing was removed.")
-    await carry_out(broker, made.changes, there, vhost)
+    with ProgressBar(len(made.changes), "Removing") as bar:
+        await carry_out(broker, made.changes, there, vhost, bar)
     print(f"Removed: {counted(len(made.changes), 'object')}.")
     return 0
 

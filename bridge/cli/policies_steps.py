@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 
 from bridge.broker import declaration_fence
 from bridge.broker.errors import BrokerError
 from bridge.broker.management.live import CommandFailed, LiveBroker
-from bridge.commands.terminal import progress
+from bridge.commands.terminal import ProgressBar
 from bridge.topology.diff import Action, Change
 from bridge.topology.resources import (
     Binding,
@@ -25,8 +25,7 @@ from policies.plan_text import title
 from policies.writers.definitions import document
 
 _IMPORTED_MAX = 200
-"""Objects in one import: each import is one request, and the progress bar stands still
-meanwhile."""
+"""Objects in one import: each import is one request, and the bar stands still meanwhile."""
 
 _NO_SHOVELS = (
     "\nWhat forwards needs RabbitMQ's plugin: run 'rabbitmq-plugins enable rabbitmq_shovel' on "
@@ -38,26 +37,35 @@ Step = Change | tuple[Change, ...]
 
 
 async def carry_out(
-    broker: LiveBroker, changes: Sequence[Change], there: Topology, vhost: str
+    broker: LiveBroker, changes: Sequence[Change], there: Topology, vhost: str, bar: ProgressBar
 ) -> None:
     """Make the changes; afterwards declarations and deletions survive a kill of RabbitMQ.
 
     Declared objects are fenced before the definitions are written, which come last: a process that
     reads a definition may use its objects.
+
+    Args:
+        bar: shows each change that is made.
     """
     kinds = [type(change.resource) for change in changes]
     split = kinds.index(Parameter) if Parameter in kinds else len(kinds)
-    parts = changes[:split], changes[split:]
-    steps = [list(_steps(part)) for part in parts]
-    shown = progress(chain(*steps), sum(map(len, steps)), "Applying")
-    for part, own in zip(parts, steps, strict=True):
-        for _ in own:
-            await _take(broker, next(shown), vhost)
+    for part in (changes[:split], changes[split:]):
+        for step in _steps(part):
+            bar.doing(_doing(step))
+            await _take(broker, step, vhost)
+            bar.advance(len(step) if isinstance(step, tuple) else 1)
         made = [change.resource for change in part]
         if any(isinstance(each, Exchange | Queue | Binding) for each in made):
+            bar.doing("waiting for RabbitMQ's disk")
             await _fence(broker, vhost)
             await asyncio.sleep(declaration_fence.wait_s(made, there))
-    next(shown, None)
+    bar.doing("")
+
+
+def _doing(step: Step) -> str:
+    if isinstance(step, tuple):
+        return f"{len(step):,} {_import_of(step[0])} at once"
+    return title(step.resource)
 
 
 def _steps(changes: Sequence[Change]) -> Iterator[Step]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,6 +21,7 @@ from bridge.topology import definitions
 from bridge.topology.resources import Topology
 from policies.writers.definitions import document
 from tests.fixtures.broker import Broker
+from tests.fixtures.terminal import terminal
 from tests.fixtures.waiting import eventually
 from tests.integration.declared import count
 
@@ -277,6 +280,20 @@ def test_somebody_elses_objects_are_named_and_left_alone(
     assert busbridge("remove", "--allow")[0] == 0
     policies = broker.management("GET", f"/api/policies/{busbridge.vhost}")
     assert [row["name"] for row in policies] == ["theirs"]
+
+
+def test_a_terminal_shows_how_far_many_steps_are(broker: Broker, busbridge: Command) -> None:
+    """A bar that is gone at the end; the plan above has a row for each entity."""
+    file = busbridge.file(*(model.Queue(name=f"queue-{number}") for number in range(40)))
+    line = ["-m", "bridge.cli.main", "policies", "apply", file, "--yes", *busbridge.words]
+    with terminal([sys.executable, *line]) as shown:
+        assert shown.code() == 0
+    assert re.search(r"Applying \[[#.]{30}\] [1-9]\d*/\d+", shown.text)
+    assert not any("Applying [" in each for each in shown.lines)
+    assert shown.lines[-2].startswith("Applied: ")
+    heads = [number for number, each in enumerate(shown.lines) if each.startswith("entity ")]
+    assert [each.split()[1] for each in shown.lines[heads[0] + 2 :][:40]] == ["new"] * 40
+    assert busbridge("check", file) == (0, "Nothing to change.\n")
 
 
 def test_plain_rabbitmq_is_planned_applied_and_checked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -155,21 +156,42 @@ def test_output_goes_to_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "exact" in file.read_text()
 
 
+async def shown_bar() -> None:
+    """A work of three steps, one of which takes long."""
+    with terminal.ProgressBar(847, "Applying", clock=iter((0.0, 10.0, 20.0, 30.0)).__next__) as bar:
+        bar.doing("200 objects at once")
+        for _ in range(3):  # the loop's timer has its turn
+            await asyncio.sleep(0)
+        bar.advance(200)
+        bar.advance(647)
+
+
 def test_a_bar_is_shown_at_a_terminal_only_and_is_gone_at_the_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On standard error, for what takes over a second."""
-    assert list(terminal.progress("abc", 3, "Applying")) == ["a", "b", "c"]
+    """On standard error, for what takes over a second; seen during a step that takes long, too."""
+    asyncio.run(shown_bar())
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(terminal, "QUIET_S", -1.0)
-    list(terminal.progress("abc", 3, "Applying"))
+    asyncio.run(shown_bar())
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    list(terminal.progress("abc", 3, "Applying"))
+    monkeypatch.setenv("COLUMNS", "150")
+    asyncio.run(shown_bar())
     out, err = capsys.readouterr()
     assert out == ""
-    assert "Applying [####################..........] 2/3" in err
-    assert err.endswith("\r\x1b[K")
+    assert [line.removeprefix("\x1b[K") for line in err.split("\r")] == [
+        "",
+        "Applying [..............................] 0/847: 200 objects at once",
+        "Applying [#######.......................] 200/847, 0:32 left: 200 objects at once",
+        "Applying [##############################] 847/847: 200 objects at once",
+        "",
+    ]
+    monkeypatch.setenv("COLUMNS", "20")
+    asyncio.run(shown_bar())
+    assert (
+        max(len(line.removeprefix("\x1b[K")) for line in capsys.readouterr().err.split("\r")) == 19
+    )
 
 
 def test_names_and_the_cluster_of_kubernetes_are_options(
