@@ -44,6 +44,7 @@ COMMANDS = {
     "session": "bridge.commands.session",
     "filter": "bridge.commands.filter_test",
     "relay": "bridge.commands.relay",
+    "migrate": "bridge.commands.migrate",
     "bench": "bridge.commands.bench",
     "doctor": "bridge.commands.doctor",
     "completion": "bridge.commands.completion",

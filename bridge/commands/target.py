@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bridge.commands import profile
 from bridge.commands.errors import WrongInput
-from bridge.commands.profile import LOCAL, Profile
+from bridge.commands.profile import LOCAL, Profile, Profiles
 
 if TYPE_CHECKING:
     from bridge.remote.address import RemoteAddress
@@ -85,6 +85,16 @@ def target_of(
     return target(given, chosen.connection_string(environment))
 
 
+def target_named(name: str, environment: Mapping[str, str] = os.environ) -> NamespaceLogin:
+    """Return the namespace of a profile's name, for a command that works on two of them.
+
+    Raises:
+        WrongInput, ModuleNotFoundError: see `target_of`.
+    """
+    chosen = _named(name, profile.read(profile.path_of(environment)), environment)
+    return target(chosen, chosen.connection_string(environment))
+
+
 def target(given: Profile, text: str) -> NamespaceLogin:
     """Return the namespace of a profile, whose connection string (or host) was read.
 
@@ -130,6 +140,10 @@ def _chosen(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Pr
         return Profile(name=name, variable=name)
     profiles = profile.read(profile.path_of(environment))
     name = arguments.namespace or environment.get(VARIABLE) or profiles.current
+    return _named(name, profiles, environment)
+
+
+def _named(name: str, profiles: Profiles, environment: Mapping[str, str]) -> Profile:
     if "=" in name:
         raise WrongInput(
             "A connection string has a key, and others can see a command's options: give "

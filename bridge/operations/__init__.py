@@ -7,4 +7,5 @@ changes     what is changed in messages that are sent again
 taking      the machine that takes messages out of an entity, to move or to remove them
 undo_file   what was taken, so that it can be undone
 lines       messages as lines of JSON, and lines as messages
+migration   what the move of a namespace takes: definitions that differ, counts, order, time
 """

@@ -1,0 +1,249 @@
+"""`busbridge migrate verify`: the messages of two namespaces beside each other, by number."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final
+
+from bridge.commands.errors import CommandError, WrongInput
+from bridge.commands.exit_codes import ExitCode
+from bridge.commands.migration_options import add_sides, sides_of
+from bridge.commands.output import Output, Progress
+from bridge.commands.parser import Commands, add_command
+from bridge.commands.target import NamespaceLogin
+
+if TYPE_CHECKING:
+    from bridge.operations.migration.verification import (
+        MessageComparison,
+        MessageDifference,
+        Side,
+    )
+    from bridge.remote.management import RemoteManagement
+    from bridge.remote.namespace import RemoteNamespace
+
+SHOWN_MAX: Final = 1_000
+"""Differences that a table shows; lines of JSON have all."""
+
+COLUMNS: Final = ("entity", "queue", "source", "target", "differing")
+
+
+def register(verbs: Commands) -> None:
+    """Add the command."""
+    from bridge.operations.migration.verification import MESSAGE_PARTS
+
+    parser = add_command(
+        verbs,
+        "verify",
+        "compare the messages of two namespaces by a peek at all: counts by state, and a digest of "
+        "each message by its number; it changes nothing",
+        run=run,
+        right="Manage on both namespaces, which has Listen on their entities",
+        examples=(
+            "busbridge migrate verify --from prod --to local",
+            "busbridge migrate verify --from prod --to local orders --leave-out delivery_count",
+        ),
+    )
+    add_sides(parser)
+    parser.add_argument(
+        "--leave-out", action="append", choices=MESSAGE_PARTS, default=[],
+        help="what is not compared; may be given again",
+    )  # fmt: skip
+
+
+async def run(arguments: argparse.Namespace, output: Output) -> int:
+    """Write counts and differences; DIFFERENCES when there are any."""
+    source, target = sides_of(arguments)
+    async with AsyncExitStack() as stack:
+        both = [await _Reader.of(each, stack) for each in (source, target)]
+        with output.progress(None, "reading entities") as progress:
+            kinds = [await each.kinds(progress) for each in both]
+        topics = _meant(kinds, arguments.entity)
+        if not topics:
+            raise WrongInput(f"Neither {source.name!r} nor {target.name!r} has such an entity.")
+        verification = _Verification(both, arguments.leave_out, output)
+        with output.interruption.deferred() as asked:
+            for path, is_topic in topics.items():
+                await verification.compare(path, is_topic, asked)
+                if asked.is_set():
+                    output.say("Stopped: what is behind this was not compared.")
+                    return ExitCode.STOPPED
+    verification.write()
+    return ExitCode.DIFFERENCES if verification.differing else ExitCode.DONE
+
+
+def _meant(kinds: Sequence[dict[str, str]], patterns: Sequence[str]) -> dict[str, bool]:
+    """Return the paths that are meant, of both sides, each with whether it is a topic at one."""
+    from bridge.commands.migration_sides import chosen
+
+    spelled = {path.lower(): path for each in reversed(kinds) for path in each}
+    topics = {path.lower() for each in kinds for path, kind in each.items() if kind == "Topic"}
+    return {
+        spelled[path]: path in topics for path in sorted(chosen(list(spelled.values()), patterns))
+    }
+
+
+class _Reader:
+    """Reads one side."""
+
+    def __init__(self, login: NamespaceLogin, namespace: RemoteNamespace) -> None:
+        self._login = login
+        self._namespace = namespace
+
+    @classmethod
+    async def of(cls, login: NamespaceLogin, stack: AsyncExitStack) -> _Reader:
+        """Return the reader of a namespace, which the stack closes."""
+        from bridge.remote.namespace import RemoteNamespace
+
+        namespace = RemoteNamespace(login.address, login.credential)
+        return cls(login, await stack.enter_async_context(namespace))
+
+    async def kinds(self, progress: Progress) -> dict[str, str]:
+        """Return the kind of each entity by its path."""
+        from bridge.commands.migration_sides import SideReading
+        from bridge.remote.administration import RemoteAdministration
+
+        login = self._login
+        async with RemoteAdministration(login.address, login.credential) as administration:
+            reading = SideReading(administration, progress)
+            await reading.side()
+        return reading.kinds
+
+    def management(self, path: str) -> RemoteManagement:
+        """Return the operations of an entity."""
+        return self._namespace.management_of(path)
+
+
+class _Verification:
+    """Compares entity by entity.
+
+    Attributes:
+        differing: how many messages differ, and entities that only one side has.
+    """
+
+    def __init__(self, both: Sequence[_Reader], left_out: Sequence[str], output: Output) -> None:
+        self._both = both
+        self._left_out = left_out
+        self._output = output
+        self._rows: list[dict[str, object]] = []
+        self._shown: list[dict[str, object]] = []
+        self.differing = 0
+
+    async def compare(self, path: str, is_topic: bool, asked: asyncio.Event) -> None:
+        """Compare the messages of an entity, and write what differs.
+
+        Raises:
+            CommandError: a side shows its messages in no order.
+            RemoteError: a namespace refuses, or does not answer.
+        """
+        from bridge.commands.migration_peeking import places
+
+        for place, is_dead in places(path, is_topic=is_topic):
+            with self._output.progress(None, f"comparing {place}") as progress:
+                await self._compare(path, place, is_dead, asked, progress)
+
+    async def _compare(
+        self, path: str, place: str, is_dead: bool, asked: asyncio.Event, progress: Progress
+    ) -> None:
+        from bridge.commands.migration_peeking import pages
+        from bridge.operations.migration.verification import (
+            SIDES,
+            MessageComparison,
+            OutOfOrder,
+            fingerprint,
+        )
+        from bridge.remote.errors import RemoteNotFound
+
+        comparison = MessageComparison(self._left_out)
+        managements = [each.management(place) for each in self._both]
+        read = {
+            side: pages(management, asked)
+            for side, management in zip(SIDES, managements, strict=True)
+        }
+        missing: list[Side] = []
+        while (side := comparison.wants) is not None and not asked.is_set():
+            try:
+                page = await anext(read[side], None) or ()
+            except RemoteNotFound:
+                missing.append(side)
+                page = ()
+            progress.advance(len(page))
+            seen = [fingerprint(each, is_dead=is_dead) for each in page]
+            try:
+                for found in comparison.add(side, seen):
+                    self._note(path, is_dead, found)
+            except OutOfOrder as error:
+                raise CommandError(f"{place}: {error}: it cannot be compared by number.") from None
+        for management in managements:
+            await management.close()
+        self._count(path, is_dead, comparison, missing)
+
+    def _note(self, path: str, is_dead: bool, found: MessageDifference) -> None:
+        row: dict[str, object] = {
+            "part": "difference",
+            "entity": path,
+            "queue": _queue(is_dead),
+            "number": found.number,
+            "is_at": list(found.is_at),
+            "differs": list(found.parts),
+        }
+        if not self._output.is_table:
+            self._output.record(row)
+        elif len(self._shown) < SHOWN_MAX:
+            self._shown.append(row)
+
+    def _count(
+        self, path: str, is_dead: bool, comparison: MessageComparison, missing: Sequence[Side]
+    ) -> None:
+        self.differing += comparison.differing + len(missing)
+        self._rows.append({
+            "part": "entity",
+            "entity": path,
+            "queue": _queue(is_dead),
+            **{side: dict(counts) for side, counts in comparison.counts.items()},
+            "missing_at": list(missing),
+            "differing": comparison.differing,
+        })  # fmt: skip
+
+    def write(self) -> None:
+        """Write the counts, and at a terminal the differences."""
+        output = self._output
+        if not output.is_table:
+            output.table(self._rows)
+        else:
+            output.table([_readable(row) for row in self._rows], COLUMNS, alarming=("differing",))
+            if self._shown:
+                output.table(
+                    [{**row, **_texts(row)} for row in self._shown],
+                    ("entity", "queue", "number", "is_at", "differs"),
+                )
+        total = f"{self.differing:,} differences"
+        output.say(f"{'1 difference' if self.differing == 1 else total}. Nothing was changed.")
+
+
+def _queue(is_dead: bool) -> str:
+    return "dead letters" if is_dead else "messages"
+
+
+def _readable(row: dict[str, object]) -> dict[str, object]:
+    """Return a row whose counts are words."""
+    missing = row["missing_at"]
+    assert isinstance(missing, list)
+    words = {}
+    for side in ("source", "target"):
+        counts = row[side]
+        assert isinstance(counts, dict)
+        shown = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in counts.items())
+        words[side] = "not there" if side in missing else shown or "none"
+    return {**row, **words}
+
+
+def _texts(row: dict[str, object]) -> dict[str, str]:
+    texts = {}
+    for name in ("is_at", "differs"):
+        value = row[name]
+        assert isinstance(value, list)
+        texts[name] = ", ".join(value)
+    return texts

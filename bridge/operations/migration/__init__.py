@@ -1,0 +1,1 @@
+"""Migration of a namespace: what it takes, what stands against it, and what two sides differ in."""
