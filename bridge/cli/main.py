@@ -35,6 +35,7 @@ COMMANDS = {
     "peek": "bridge.commands.peek",
     "send": "bridge.commands.send",
     "receive": "bridge.commands.receive",
+    "purge": "bridge.commands.purge",
     "dead-letter": "bridge.commands.dead_letter",
     "export": "bridge.commands.export",
     "import": "bridge.commands.import_lines",

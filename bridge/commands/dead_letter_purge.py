@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from bridge.commands.dry_run import dry_run
 from bridge.commands.message_path import add_path, path_in
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command, add_yes
@@ -43,6 +42,4 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     selection = selection_of(arguments)
     target = target_of(arguments)
     async with RemoteNamespace(target.address, target.credential) as namespace:
-        if arguments.dry_run:
-            return await dry_run(namespace, path, selection, arguments.limit, output, "removed")
         return await purge_received(namespace, target, path, selection, arguments, output)

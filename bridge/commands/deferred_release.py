@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from bridge.commands.clock import now_ms
 from bridge.commands.deferred_options import deferred_of
 from bridge.commands.errors import WrongInput
-from bridge.commands.exit_codes import ExitCode
 from bridge.commands.message_path import add_path, path_in
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command, add_yes
@@ -69,13 +68,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     async with RemoteNamespace(target.address, target.credential) as namespace:
         management = await namespace.management(path)
         found, looking = await sessions_by_number(output, management, selection, arguments.limit)
-        if looking.is_stopped:
-            output.say("Stopped. Nothing is released: give the same command again.")
-            return ExitCode.STOPPED
-        failures = len(looking.failures)
-        if not found:
-            output.say(f"{path} has no such deferred messages.")
-            return ExitCode.DIFFERENCES if failures else ExitCode.DONE
+        if (code := looking.end_without("deferred", "released")) is not None:
+            return code
         if not arguments.new_id:
             await check_duplicates(target, to, output)
         every = (
@@ -97,7 +91,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             doubt="A copy may be sent, and the message be deferred still.",
         )
         code = await releasing.run()
-        return ExitCode.DIFFERENCES if code == ExitCode.DONE and failures else code
+        return looking.with_failures(code)
 
 
 class _Sending:

@@ -12,12 +12,16 @@ from bridge.commands.errors import sentence_of
 from bridge.commands.exit_codes import ExitCode
 from bridge.commands.looking import Looking
 from bridge.commands.output import Output
+from bridge.commands.pace import Pace
+from bridge.commands.session_entities import requires_sessions
 from bridge.commands.taking_options import messages
 from bridge.model.session_id import fold
+from bridge.operations.undo_file import TakenFate, entry_line
 from bridge.remote.errors import RemoteError, RemoteLockLost, RemoteNotFound, RemoteRefused
 from bridge.remote.outcomes import Abandon, Complete
 
 if TYPE_CHECKING:
+    from bridge.commands.undo_writing import UndoFile
     from bridge.operations.selection import MessageSelection
     from bridge.remote.delivery import RemoteDelivery
     from bridge.remote.management import RemoteManagement
@@ -67,9 +71,12 @@ class DeferredRun:
 
     Args:
         numbers: the messages, each with its session.
-        handle: see `Handle`; what it has done is done before the message is completed.
+        handle: see `Handle`; what it has done is done before the message is completed. `None`: they
+            are only removed.
         done_word: what has become of those that are done, such as "taken".
         doubt: what is said of a message that is handled, and perhaps not removed.
+        undo: where each message is written before anything is done with it.
+        rate_per_s: messages a second; `None` for any number.
     """
 
     def __init__(
@@ -78,10 +85,12 @@ class DeferredRun:
         namespace: RemoteNamespace,
         path: str,
         numbers: dict[int, str | None],
-        handle: Handle,
+        handle: Handle | None,
         *,
         done_word: str,
         doubt: str,
+        undo: UndoFile | None = None,
+        rate_per_s: float | None = None,
     ) -> None:
         self._output = output
         self._namespace = namespace
@@ -90,6 +99,8 @@ class DeferredRun:
         self._handle = handle
         self._done_word = done_word
         self._doubt = doubt
+        self._undo = undo
+        self._pace = Pace(rate_per_s)
         self._done = 0
         self._failures: list[str] = []
         self._has_sessions = False
@@ -99,7 +110,7 @@ class DeferredRun:
         """Take them, session by session, and return the exit code; raises RemoteError."""
         output = self._output
         management = await self._namespace.management(self._path)
-        self._has_sessions = await self._requires_sessions()
+        self._has_sessions = await requires_sessions(self._namespace, self._path)
         order = list(self._numbers)
         if self._has_sessions:
             order.sort(key=lambda number: (self._numbers[number] or "", number))
@@ -109,6 +120,7 @@ class DeferredRun:
                 output.progress(len(order), self._done_word) as bar,
             ):
                 for number in order:
+                    await self._pace.wait(asked)
                     if asked.is_set():
                         return self._stopped("Stopped.")
                     try:
@@ -144,7 +156,9 @@ class DeferredRun:
         token = delivery.lock_token
         assert token is not None
         try:
-            await self._handle(delivery)
+            await self._write(delivery)
+            if self._handle is not None:
+                await self._handle(delivery)
         except Exception:
             with suppress(RemoteError):  # its lock ends
                 await management.settle_deferred([token], Abandon(), session_id)
@@ -157,16 +171,18 @@ class DeferredRun:
                 is_last=not isinstance(error, RemoteNotFound | RemoteLockLost | RemoteRefused),
             ) from error
         self._done += 1
+        if self._undo is not None:
+            self._undo.mark(TakenFate.REMOVED, [delivery.message])
 
-    async def _requires_sessions(self) -> bool:
+    async def _write(self, delivery: RemoteDelivery) -> None:
+        """Write a message to the undo file; StaysDeferred: the disk does not take it."""
+        if self._undo is None:
+            return
         try:
-            receiver = await self._namespace.receiver(self._path)
-        except RemoteRefused as error:
-            if "requires sessions" not in str(error):
-                raise
-            return True
-        await receiver.close()
-        return False
+            await asyncio.to_thread(self._undo.write, [entry_line(delivery.message)])
+        except OSError as error:
+            text = f"the undo file cannot be written: {error.strerror}"
+            raise StaysDeferred(text, is_last=True) from error
 
     async def _hold(self, session_id: str) -> None:
         """Hold a session, and no other."""

@@ -6,9 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.commands.clock import now_ms
 from bridge.commands.deferred_options import deferred_of
-from bridge.commands.exit_codes import ExitCode
 from bridge.commands.message_path import add_path, path_in
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command, add_yes
@@ -47,9 +45,9 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Take what is meant."""
-    from bridge.commands.deferred_run import DeferredRun, StaysDeferred, sessions_by_number
+    from bridge.commands.deferred_run import DeferredRun, sessions_by_number
+    from bridge.commands.purging import purge_head
     from bridge.operations.lines.message_lines import line_of
-    from bridge.operations.undo_file import UndoHead, entry_line
     from bridge.remote.namespace import RemoteNamespace
 
     path = path_in(arguments.entity, is_dead_letter=arguments.dead_letter)
@@ -58,26 +56,12 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     async with RemoteNamespace(target.address, target.credential) as namespace:
         management = await namespace.management(path)
         found, looking = await sessions_by_number(output, management, selection, arguments.limit)
-        if looking.is_stopped:
-            output.say("Stopped. Nothing is taken: give the same command again.")
-            return ExitCode.STOPPED
-        failures = len(looking.failures)
-        if not found:
-            output.say(f"{path} has no such deferred messages.")
-            return ExitCode.DIFFERENCES if failures else ExitCode.DONE
+        if (code := looking.end_without("deferred", "taken")) is not None:
+            return code
         output.confirm(f"{messages(len(found))} of {path}, deferred: written out, and removed.")
-        head = UndoHead(
-            verb="purge", namespace=target.address.namespace, entity=path, began_ms=now_ms()
-        )
-        with undo_of(arguments.undo, head) as undo:
+        with undo_of(arguments.undo, purge_head(target, path)) as undo:
 
             async def handle(delivery: RemoteDelivery) -> None:
-                if undo is not None:
-                    try:
-                        undo.write([entry_line(delivery.message)])
-                    except OSError as error:
-                        text = f"the undo file cannot be written: {error.strerror}"
-                        raise StaysDeferred(text, is_last=True) from error
                 output.text(line_of(delivery.message))
 
             taking = DeferredRun(
@@ -88,6 +72,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 handle,
                 done_word="taken",
                 doubt="It is written out, and may be removed, or not.",
+                undo=undo,
             )
             code = await taking.run()
-        return ExitCode.DIFFERENCES if code == ExitCode.DONE and failures else code
+        return looking.with_failures(code)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from bridge.commands.errors import sentence_of
+from bridge.commands.exit_codes import ExitCode
 from bridge.commands.output import Output
 
 if TYPE_CHECKING:
@@ -82,6 +83,25 @@ class Looking:
                 take(self._meant(page))
                 if self.next_number <= before:
                     return
+
+    def end_without(self, state: str, done: str) -> int | None:
+        """Say that there is nothing to do, and return the exit code; `None`: there is something.
+
+        Args:
+            state: of the messages that were looked for, such as "scheduled".
+            done: what does not become of them, such as "cancelled".
+        """
+        if self.is_stopped:
+            self._output.say(f"Stopped. Nothing is {done}: give the same command again.")
+            return ExitCode.STOPPED
+        if self.found:
+            return None
+        self._output.say(f"{self._management.entity} has no such {state} messages.")
+        return self.with_failures(ExitCode.DONE)
+
+    def with_failures(self, code: int) -> int:
+        """Return a command's exit code, in which what could not be looked at counts."""
+        return ExitCode.DIFFERENCES if code == ExitCode.DONE and self.failures else code
 
     def say_failures(self) -> None:
         """Say which messages the condition cannot be held against."""

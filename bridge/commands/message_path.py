@@ -48,5 +48,9 @@ def path_in(words: Sequence[str], *, is_dead_letter: bool = False) -> str:
     path = words[0].strip("/")
     if len(words) == 2:
         path = f"{path}/Subscriptions/{words[1].strip('/')}"
-    is_named = path.lower().endswith(DEAD_LETTER.lower())
-    return path + DEAD_LETTER if is_dead_letter and not is_named else path
+    return path + DEAD_LETTER if is_dead_letter and not is_dead_letter_path(path) else path
+
+
+def is_dead_letter_path(path: str) -> bool:
+    """Return whether a path is that of a dead-letter queue."""
+    return path.lower().endswith(DEAD_LETTER.lower())

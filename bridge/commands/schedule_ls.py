@@ -44,7 +44,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     from bridge.commands.shown_messages import write
     from bridge.remote.namespace import RemoteNamespace
 
-    path, selection = scheduled_path(arguments), scheduled_of(arguments)
+    path, selection = scheduled_path([arguments.entity]), scheduled_of(arguments)
     target = target_of(arguments)
     is_table = output.is_table and not arguments.full
     shown: list[RemoteMessage] = []

@@ -74,25 +74,24 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     from bridge.relay.plan.source_identity import source_name
     from bridge.remote.namespace import RemoteNamespace
 
-    path, selection, move = scheduled_path(arguments), scheduled_of(arguments), _move(arguments)
+    path, selection, move = (
+        scheduled_path([arguments.entity]),
+        scheduled_of(arguments),
+        _move(arguments),
+    )
     target = target_of(arguments)
     async with RemoteNamespace(target.address, target.credential) as namespace:
         management = await namespace.management(path)
         search = ScheduledSearch(output, management, selection, arguments.limit)
         await search.run()
-        if search.looking.is_stopped:
-            output.say("Stopped. Nothing is moved: give the same command again.")
-            return ExitCode.STOPPED
-        failures = len(search.looking.failures)
-        if not search.due_ms:
-            output.say(f"{path} has no such scheduled messages.")
-            return ExitCode.DIFFERENCES if failures else ExitCode.DONE
+        if (code := search.looking.end_without("scheduled", "moved")) is not None:
+            return code
         where = f"by {arguments.by}" if arguments.to is None else f"to {arguments.to}"
         output.confirm(f"Moves {messages(len(search.due_ms))} of {path}, scheduled, {where}.")
         source = source_name(target.address.namespace, path) if arguments.new_id else None
         moving = _Moving(output, management, move, source, list(search.due_ms))
         code = await moving.run()
-        return ExitCode.DIFFERENCES if code == ExitCode.DONE and failures else code
+        return search.looking.with_failures(code)
 
 
 def _move(arguments: argparse.Namespace) -> ScheduleMove:

@@ -40,9 +40,13 @@ def add_scheduled(parser: argparse.ArgumentParser, *, limit: str) -> None:
     )
 
 
-def scheduled_path(arguments: argparse.Namespace) -> str:
-    """Return the path of the entity; WrongInput: it has no scheduled messages."""
-    path = path_in([arguments.entity])
+def scheduled_path(words: Sequence[str]) -> str:
+    """Return the path of an entity; WrongInput: it has no scheduled messages.
+
+    Args:
+        words: see `path_in`.
+    """
+    path = path_in(words)
     if "/" in path and ("/subscriptions/" in path.lower() or "/$" in path):
         raise WrongInput(f"{path}: scheduled messages are in a queue or a topic.")
     return path

@@ -14,12 +14,13 @@ from bridge.commands.undo_writing import UndoFile
 from bridge.operations.taking import Taking
 from bridge.operations.taking_effects import Received, TakingEffect, TakingEnded, Write
 from bridge.operations.taking_rules import TakingRules
-from bridge.operations.undo_file import entry_line
+from bridge.operations.undo_file import Identity, TakenFate, entry_line, identity_of
 from bridge.relay.machine.effects import Complete, Release, Renew, Send
 from bridge.relay.machine.lease import lock_ms_of
 from bridge.relay.running.judgement import number_of
 from bridge.relay.running.lane import RENEWED_TOGETHER, batched
 from bridge.relay.running.outlet import OVERHEAD, Outlet
+from bridge.relay.running.session_lock import SessionLock
 from bridge.remote import outcomes
 from bridge.remote.delivery import RemoteDelivery
 from bridge.remote.errors import RemoteError, RemoteLockLost, RemoteNotFound, RemoteRefused
@@ -64,6 +65,9 @@ class TakingRun:
         outlet: the way to the target; `None`: messages are only removed.
         undo: where messages are written before they are settled.
         wait_s: for how long no message must come until there are no more.
+        lock: that of the receiver's session, which is renewed elsewhere; `None` without one.
+        before: the run that took messages of another session before; this one goes on with its
+            counts, its rate and the time at which it began.
 
     Attributes:
         later: number and enqueued time of each that was enqueued since, by our clock.
@@ -80,9 +84,11 @@ class TakingRun:
         undo: UndoFile | None = None,
         wait_s: float,
         progress: Progress,
+        lock: SessionLock | None = None,
+        before: TakingRun | None = None,
     ) -> None:
-        self._began_ms = now_ms()
-        self.machine = Taking(rules, self._began_ms)
+        self._began_ms: int = now_ms() if before is None else before._began_ms
+        self.machine: Taking = Taking(rules, now_ms(), None if before is None else before.machine)
         self._receiver = receiver
         self._management = management
         self._judge = judge
@@ -90,19 +96,23 @@ class TakingRun:
         self._undo = undo
         self._wait_s = wait_s
         self._progress = progress
+        self._lock = lock
         self._in_hand: dict[int, tuple[RemoteDelivery, Judged]] = {}
+        self._written: set[Identity] = set()
         self._key = 0
         self._has_room = asyncio.Event()
         self._tasks = Tasks()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._over: asyncio.Future[TakingEnded] = self._loop.create_future()
-        self.last_number = 0
-        self.later: set[tuple[int, int]] = set()
+        self.last_number: int = 0 if before is None else before.last_number
+        self.later: set[Identity] = set() if before is None else before.later
 
     async def run(self, asked: asyncio.Event) -> TakingEnded:
         """Take messages until none come, or it has to end; `asked`: somebody stops it."""
         self._start(self._read())
+        if self._lock is not None:
+            self._start(self._watch(self._lock))
         self._start(self._stop(asked))
         try:
             return await self._over
@@ -114,6 +124,11 @@ class TakingRun:
     async def _stop(self, asked: asyncio.Event) -> None:
         await asked.wait()
         self.machine.stop(now_ms())
+        self._turn()
+
+    async def _watch(self, lock: SessionLock) -> None:
+        """End when the session is lost."""
+        self.machine.source_lost(await lock.lost(), now_ms())
         self._turn()
 
     # -- receiving
@@ -166,7 +181,9 @@ class TakingRun:
             group=None if copy is None else (copy.session_id, copy.partition_key),
             is_ordered=copy is not None and copy.session_id is not None,
             size_bytes=0 if copy is None else copy.size_bytes + OVERHEAD,
-            lock_ms=lock_ms_of(int(message.locked_until_ms or 0), now_ms()),
+            lock_ms=0
+            if self._lock is not None  # it is renewed for all of them
+            else lock_ms_of(int(message.locked_until_ms or 0), now_ms()),
         )
 
     # -- what the machine wants
@@ -236,6 +253,7 @@ class TakingRun:
             text = f"{self._undo.path}: {error.strerror or error}"
             self.machine.unwritten(batch, text, now_ms())
         else:
+            self._written.update(identity_of(delivery.message) for delivery, _ in found)
             self.machine.written(batch, now_ms())
         self._turn()
 
@@ -264,6 +282,8 @@ class TakingRun:
             if result is not None and not isinstance(result, RemoteError):
                 raise result
             (sure if result is None else unsure).append(key)
+        removed = [found[at][0] for at, result in enumerate(results) if result is None]
+        await self._mark(TakenFate.REMOVED, removed)
         self.machine.settled(sure, now_ms())
         self.machine.settled(unsure, now_ms(), is_sure=False)
         self._turn()
@@ -272,19 +292,28 @@ class TakingRun:
         """Give messages back, each by itself: only one whose link has ended is not sure."""
         sure: list[int] = []
         unsure: list[int] = []
+        left: list[RemoteDelivery] = []
         for key in keys:
+            delivery, _ = self._in_hand.pop(key)
             try:
-                await self._receiver.settle(self._pop(key), outcomes.Release())
+                await self._receiver.settle(delivery, outcomes.Release())
             except RemoteError:
                 unsure.append(key)
             else:
                 sure.append(key)
+                left.append(delivery)
+        if self.machine.is_ending:  # nothing comes again, to be removed behind the mark
+            await self._mark(TakenFate.LEFT, left)
         self.machine.settled(sure, now_ms())
         self.machine.settled(unsure, now_ms(), is_sure=False)
         self._turn()
 
-    def _pop(self, key: int) -> RemoteDelivery:
-        return self._in_hand.pop(key)[0]
+    async def _mark(self, fate: TakenFate, settled: Sequence[RemoteDelivery]) -> None:
+        """Say in the undo file what the source has confirmed of messages that stand there."""
+        written = [each for each in settled if identity_of(each.message) in self._written]
+        if self._undo is not None and written:
+            self._written.difference_update(identity_of(each.message) for each in written)
+            await asyncio.to_thread(self._undo.mark, fate, [each.message for each in written])
 
     async def _renew(self, keys: Sequence[int]) -> None:
         for some in batched(keys, RENEWED_TOGETHER):

@@ -15,7 +15,8 @@ from typing import Self
 from bridge.commands.errors import WrongInput
 from bridge.commands.progress_record import record_path
 from bridge.operations.lines.scalar_values import ValueRefused
-from bridge.operations.undo_file import UndoHead
+from bridge.operations.undo_file import TakenFate, UndoHead, identity_of, mark_line
+from bridge.remote.message import RemoteMessage
 
 MODE = 0o600
 """It holds bodies: its owner alone reads it."""
@@ -96,6 +97,20 @@ class UndoFile:
 
     def write(self, lines: Iterable[str]) -> None:
         """Add lines, and return when the disk has them; raises OSError."""
+        self._append(lines, is_synced=True)
+
+    def mark(self, fate: TakenFate, messages: Iterable[RemoteMessage]) -> None:
+        """Say what has become of messages that were written before.
+
+        It outlives this process; what the machine loses, or the disk does not take, is doubtful
+        when it is undone. Behind a failure nothing more is written, as behind one of `write`.
+        """
+        identities = [each for each in map(identity_of, messages) if each[0]]
+        if identities:
+            with suppress(OSError):
+                self._append([mark_line(fate, identities)], is_synced=False)
+
+    def _append(self, lines: Iterable[str], *, is_synced: bool) -> None:
         raw = memoryview("".join(f"{each}\n" for each in lines).encode())
         with self._writing:
             if self._failure is not None:
@@ -104,7 +119,8 @@ class UndoFile:
             try:
                 while raw:
                     raw = raw[os.write(self._file, raw) :]
-                os.fsync(self._file)
+                if is_synced:
+                    os.fsync(self._file)
             except OSError as error:
                 self._failure = error
                 with suppress(OSError):
@@ -117,6 +133,8 @@ class UndoFile:
     def __exit__(self, *_: object) -> None:
         with self._writing:  # a command that is cut off leaves its threads behind
             self._failure = OSError(errno.EBADF, "the file is closed")
+            with suppress(OSError):
+                os.fsync(self._file)
             os.close(self._file)
 
 

@@ -47,18 +47,24 @@ class Taking:
 
     Inputs are methods; what is to be done is taken by `take_effects`. `tick` is called at `due_ms`.
 
+    Args:
+        before: what has taken the messages of other receivers before, as those of another session:
+            its counts, limit and rate are gone on with.
+
     Attributes:
         account: what has become of the messages.
         attempts: how the target answers.
         cause: why it has ended.
     """
 
-    def __init__(self, rules: TakingRules, now_ms: int) -> None:
+    def __init__(self, rules: TakingRules, now_ms: int, before: Taking | None = None) -> None:
         self.rules = rules
-        self.account = TakingAccount()
+        self.account: TakingAccount = TakingAccount() if before is None else before.account
         self.attempts = Attempts(rules.outage_ms)
         self.cause = ""
-        self._allowance = Allowance(rules.rate_per_s, now_ms)
+        self._allowance: Allowance = (
+            Allowance(rules.rate_per_s, now_ms) if before is None else before._allowance
+        )
         self._held: dict[int, Received] = {}
         self._waiting = WaitingBatches(rules.messages_max, rules.bytes_max)
         self._writing: dict[int, Batch] = {}

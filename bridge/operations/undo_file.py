@@ -1,10 +1,11 @@
 """The undo file: what a command has taken out of an entity, written before anything is settled.
 
-Lines of JSON. The first says which command it was; each other one is a message as it was received,
-an exact line (`lines.exact_lines`), with its number and its time at the source. So of each message
-it can be asked whether the source has it still: a line may stand there for one that was not taken
-after all, as the command was killed behind the line. The last line may be cut short by a kill, and
-counts for nothing then: what it stands for was not touched. A message may stand there twice.
+Lines of JSON. The first says which command it was; others are messages as they were received, exact
+lines (`lines.exact_lines`), with number and time at the source; and others again are marks: of
+messages that stand before, the source has confirmed that they are removed, or they were left there.
+A message without a mark is doubtful: the command was killed behind its line, and it may be removed,
+or still be at its source, or have been received there by somebody since. The last line may be cut
+short by a kill, and counts for nothing then. A message may stand there twice, with marks for each.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Final, Literal, Self
 
 from bridge.operations.changes import MessageChanges, sent_again
@@ -30,6 +32,28 @@ VERBS: Final[tuple[Verb, ...]] = ("resubmit", "purge")
 
 _HEAD: Final = "undo"
 _SENT: Final = "sent"
+
+Identity = tuple[int, int]
+"""Number and enqueued time at the source, UTC ms: they tell a message from all others."""
+
+
+def identity_of(message: RemoteMessage) -> Identity:
+    """Return what tells a message from all others at its source; bytes that are none have none."""
+    return int(message.sequence_number or 0), int(message.enqueued_time_ms or 0)
+
+
+class TakenFate(Enum):
+    """What an undo file says of a message.
+
+    Attributes:
+        REMOVED: the source has confirmed that it is removed.
+        LEFT: it was left at its source, as it was.
+        DOUBTFUL: the command ended before it could say.
+    """
+
+    REMOVED = "removed"
+    LEFT = "left"
+    DOUBTFUL = "doubtful"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +123,17 @@ class Taken:
     @property
     def number(self) -> int:
         """Its sequence number at the source."""
-        return int(self.message.sequence_number or 0)
+        return self.identity[0]
 
     @property
     def enqueued_ms(self) -> int:
         """Its enqueued time at the source, UTC ms."""
-        return int(self.message.enqueued_time_ms or 0)
+        return self.identity[1]
+
+    @property
+    def identity(self) -> Identity:
+        """What tells it from all others at the source."""
+        return identity_of(self.message)
 
     def is_at_source(self, found: RemoteMessage) -> bool:
         """Whether a message that was peeked at the source is this one, so that it is there still.
@@ -208,27 +237,78 @@ def entry_line(message: RemoteMessage, sent: RemoteMessage | None = None) -> str
     return json.dumps(fields, ensure_ascii=False, allow_nan=False)
 
 
+def mark_line(fate: TakenFate, identities: Iterable[Identity]) -> str:
+    """Return the line that says what has become of messages that stand before it."""
+    return json.dumps({fate.value: [list(each) for each in identities]})
+
+
 def entry_of(line: str) -> Taken:
     """Return the message of a line; ValueRefused if it is none."""
-    fields = parsed(line)
+    return _entry(parsed(line))
+
+
+def _entry(fields: dict[str, Json]) -> Taken:
     sent = fields.pop(_SENT, None)
     if sent is not None and not isinstance(sent, dict):
         raise ValueRefused("it is no object", _SENT)
     return Taken(message_of_fields(fields, now_ms=0, is_sent=False), sent)
 
 
+def _mark(fields: dict[str, Json]) -> tuple[TakenFate, list[Identity]] | None:
+    """Return what a line says of messages; `None`: it is a message."""
+    match fields:
+        case {"removed": list() as found}:
+            fate = TakenFate.REMOVED
+        case {"left": list() as found}:
+            fate = TakenFate.LEFT
+        case _:
+            return None
+    return fate, [_identity(each, fate) for each in found]
+
+
+def _identity(value: Json, fate: TakenFate) -> Identity:
+    match value:
+        case [int() as number, int() as enqueued_ms]:
+            return number, enqueued_ms
+    raise ValueRefused(f"{value!r} is no number with a time", fate.value)
+
+
 def entries(lines: Iterable[str]) -> Iterator[Taken]:
     """Yield the messages of the lines behind the first, each once.
 
     Raises:
-        ValueRefused: a line is no message.
+        ValueRefused: a line is neither a message nor a mark.
     """
-    seen: set[tuple[int, int]] = set()
+    seen: set[Identity] = set()
     for line in lines:
         if not line.strip():
             continue
-        taken = entry_of(line)
-        identity = taken.number, taken.enqueued_ms
-        if taken.message.unread or identity not in seen:
-            seen.add(identity)
+        fields = parsed(line)
+        if _mark(fields) is not None:
+            continue
+        taken = _entry(fields)
+        if taken.message.unread or taken.identity not in seen:
+            seen.add(taken.identity)
             yield taken
+
+
+def fates(lines: Iterable[str]) -> dict[Identity, TakenFate]:
+    """Return what has become of each message, as the last line about it says.
+
+    Args:
+        lines: those behind the first.
+
+    Raises:
+        ValueRefused: a line is neither a message nor a mark.
+    """
+    found: dict[Identity, TakenFate] = {}
+    for line in lines:
+        if not line.strip():
+            continue
+        fields = parsed(line)
+        mark = _mark(fields)
+        if mark is None:
+            found[_entry(fields).identity] = TakenFate.DOUBTFUL
+        else:
+            found.update(dict.fromkeys(mark[1], mark[0]))
+    return found

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.operations.lines.exact_lines import message_of_fields
+from bridge.operations.undo_file import TakenFate, entries, fates
 from tests.acceptance.busbridge import Busbridge, Make
 from tests.acceptance.test_dead_letter_commands import WAIT, dead, kill_messages, lines, order
 from tests.fixtures.bridge import Bridge
@@ -16,7 +17,7 @@ from tests.fixtures.waiting import eventually
 
 LOCK = {"LockDuration": "PT60S"}
 ENTITIES = {
-    **dict.fromkeys(("purged", "half", "sent", "equal"), LOCK),
+    **dict.fromkeys(("purged", "half", "doubted", "struck", "sent", "equal"), LOCK),
     "killed": {"LockDuration": "PT5S"},
     "unique": {**LOCK, "RequiresDuplicateDetection": True},
 }
@@ -97,6 +98,81 @@ def test_a_line_whose_message_was_not_removed_is_left_where_it_is(
     assert [each["body"] for each in left] == ["order 2", "order 3"]
     other = busbridge("dead-letter", "purge", "half", *WAIT, "--undo", str(path), YES)
     assert (other.code, "it is being undone" in other.err) == (2, True)
+
+
+def test_what_somebody_has_received_meanwhile_is_not_sent_again(
+    busbridge: Busbridge, tmp_path: Path
+) -> None:
+    """A purge was killed behind its lines: of what is gone since, the file does not say why.
+
+    It is listed, and sent only if somebody who has looked asks for it.
+    """
+    kill_messages(busbridge, "doubted", *(order(at) for at in range(4)))
+    rows = busbridge.done("dead-letter", "export", "doubted").out.splitlines()
+    path = tmp_path / "undo"
+    purge(busbridge, "doubted", path, "--limit", "1")
+    with path.open("a") as file:
+        file.writelines(f"{each}\n" for each in rows[1:])
+    received = busbridge.done(
+        *("receive", "doubted", "--dead-letter", "--count", "2", "--settle", "complete", YES)
+    )
+    assert [each["body"] for each in received.rows] == ["order 1", "order 2"]
+    asked = busbridge("undo", str(path))
+    assert "Of 3 messages it is not sure that they were removed" in asked.err
+    for _ in range(2):
+        said = busbridge("undo", str(path), YES)
+        assert said.code == 3, said
+        assert "2 messages of doubted/$DeadLetterQueue are not sent" in said.err
+        assert "1 message of doubted/$DeadLetterQueue were not removed" in said.err
+        assert [each["number"] for each in said.rows[1:]] == [4, 2, 3]
+        assert [each["body"] for each in waiting(busbridge, "doubted", 1)] == ["order 0"]
+    said = busbridge("undo", str(path), YES, "--doubtful")
+    assert said.code == 3, said
+    found = waiting(busbridge, "doubted", 3)
+    assert [each["body"] for each in found] == ["order 0", "order 1", "order 2"]
+    said = busbridge("undo", str(path), YES)
+    assert (said.code, [each["number"] for each in said.rows[1:]]) == (3, [4])
+    busbridge("undo", str(path), YES, "--doubtful")
+    waiting(busbridge, "doubted", 3)
+
+
+def test_of_a_purge_that_was_killed_every_message_is_accounted_for(
+    busbridge: Busbridge, tmp_path: Path
+) -> None:
+    """It is where it was, sent again by the undo, or listed as doubtful; none is there twice."""
+    count = 300
+    kill_messages(busbridge, "struck", *(order(at) for at in range(count)))
+    path = tmp_path / "undo"
+    words = ("--where", "n >= 0", "--rate", "100", "--wait", "60", "--undo", str(path), YES)
+    process = busbridge.start("dead-letter", "purge", "struck", *words)
+    eventually(lambda: path.exists() and b"removed" in path.read_bytes(), "some are removed")
+    process.kill()
+    process.communicate()
+    eventually(lambda: len(busbridge.done("dead-letter", "ls", "struck").rows) < count, "are gone")
+    said = busbridge("undo", str(path), YES)
+    assert said.code in (0, 3), said
+    summary, *rest = said.rows
+    removed = [fate for fate in _fates(path).values() if fate is TakenFate.REMOVED]
+    assert 0 < summary["sent"] <= len(removed) < count
+    found = waiting(busbridge, "struck", summary["sent"])
+    sent = {each["body"] for each in found}
+    there = {each["body"] for each in busbridge.done("dead-letter", "ls", "struck").rows}
+    doubtful = {
+        f"order {each['number'] - 1}"
+        for each in rest
+        if each["why"] == "it was removed, or somebody has received it since"
+    }
+    assert (len(sent), sent & there, sent & doubtful, there & doubtful) == (
+        len(found), set(), set(), set()
+    )  # fmt: skip
+    assert sent | there | doubtful == {f"order {at}" for at in range(count)}
+
+
+def _fates(path: Path) -> dict[tuple[int, int], TakenFate]:
+    """Return what an undo file says of its messages; a line that was cut short says nothing."""
+    _, *lines = path.read_text().rpartition("\n")[0].splitlines()
+    assert list(entries(lines))
+    return fates(lines)
 
 
 def test_what_was_sent_again_is_withdrawn_and_the_rest_is_listed(

@@ -13,11 +13,13 @@ import pytest
 
 from bridge.commands.errors import WrongInput
 from bridge.commands.undo_writing import UndoFile
-from bridge.operations.undo_file import UndoHead, entries, entry_line
+from bridge.operations.undo_file import TakenFate, UndoHead, entries, entry_line, fates
+from bridge.remote.message import RemoteMessage
 from tests.unit.operations.test_changes import DEAD
 from tests.unit.operations.test_undo_file import HEAD, enqueued
 
-LINES = [entry_line(enqueued(DEAD, number, 5)) for number in (1, 2, 3)]
+MESSAGES = [enqueued(DEAD, number, 5) for number in (1, 2, 3)]
+LINES = [entry_line(each) for each in MESSAGES]
 
 
 def numbers(path: Path) -> list[int]:
@@ -49,6 +51,40 @@ def test_the_same_command_goes_on_behind_the_last_whole_line(tmp_path: Path) -> 
             assert file.head == HEAD
             file.write(LINES[2:])
         assert numbers(path) == ([1, 2, 3] if cut == 0 else [1, 3])
+
+
+def test_a_mark_that_was_cut_short_leaves_its_messages_doubtful(tmp_path: Path) -> None:
+    """It may be that they were removed; the next command goes on behind the last whole line."""
+    path = tmp_path / "undo"
+    with UndoFile(path, HEAD) as file:
+        file.write(LINES)
+        file.mark(TakenFate.LEFT, MESSAGES[:1])
+        before = path.stat().st_size
+        file.mark(TakenFate.REMOVED, [*MESSAGES[1:2], RemoteMessage(unread=b"\x00")])
+    whole = path.read_bytes()
+    for size in range(before, len(whole) + 1):
+        path.write_bytes(whole[:size])
+        with UndoFile(path, HEAD):
+            pass
+        _, *lines = path.read_text().splitlines()
+        second = TakenFate.REMOVED if size == len(whole) else TakenFate.DOUBTFUL
+        assert list(fates(lines).values()) == [TakenFate.LEFT, second, TakenFate.DOUBTFUL]
+
+
+def test_a_mark_that_the_disk_does_not_take_is_none_and_nothing_is_written_behind(
+    tmp_path: Path,
+) -> None:
+    """The message is doubtful then: the command learns it by the next write."""
+    path = tmp_path / "undo"
+    with UndoFile(path, HEAD) as file:
+        file.write(LINES[:1])
+        with room_for(path.stat().st_size + 5):
+            file.mark(TakenFate.REMOVED, MESSAGES[:1])
+        with pytest.raises(OSError, match="File too large"):
+            file.write(LINES[1:])
+    assert numbers(path) == [1]
+    _, *lines = path.read_text().splitlines()
+    assert list(fates(lines).values()) == [TakenFate.DOUBTFUL]
 
 
 def test_a_first_line_that_was_cut_short_is_written_anew(tmp_path: Path) -> None:

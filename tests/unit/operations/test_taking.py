@@ -138,3 +138,15 @@ def test_what_was_not_renewed_in_time_is_given_back_and_not_sent() -> None:
     found = [each for each in taking.take_effects() if isinstance(each, Release | Send)]
     assert Release((3, 1, 2)) in found
     assert not any(isinstance(each, Send) for each in found)
+
+
+def test_a_session_goes_on_with_the_counts_and_the_rate_of_the_one_before() -> None:
+    """What is said at the end is of all of them, and none begins with a second's worth anew."""
+    first = Taking(TakingRules(is_moving=False, rate_per_s=2, limit=1), 0)
+    first.receive([received(1)], 0)
+    first.settled((1,), 0)
+    assert first.take_effects()[-1] == TakingEnded(TakingEnd.DONE, "")
+    second = Taking(TakingRules(is_moving=False, rate_per_s=2, limit=4), 0, first)
+    assert second.room == 3
+    second.receive([received(each) for each in (2, 3)], 0)
+    assert (second.account.taken, second.account.completed, second.due_ms(0)) == (2, 1, 500)

@@ -13,10 +13,14 @@ from bridge.operations.lines.scalar_values import ValueRefused
 from bridge.operations.undo_file import (
     AwaitedCopies,
     Taken,
+    TakenFate,
     UndoHead,
     entries,
     entry_line,
     entry_of,
+    fates,
+    identity_of,
+    mark_line,
 )
 from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10.primitives import encode_map, encode_symbol
@@ -82,6 +86,84 @@ def test_a_message_that_was_written_twice_comes_once() -> None:
     lines = [entry_line(each) for each in (first, second, first, unread, unread)]
     found = [each.message for each in entries(["", *lines])]
     assert found == [first, second, unread, unread]
+
+
+def test_marks_say_what_has_become_of_messages_and_are_none() -> None:
+    """The last line about a message counts; without a mark it is doubtful."""
+    first, second, third = (enqueued(DEAD, number, 5) for number in (1, 2, 3))
+    lines = [
+        entry_line(first),
+        entry_line(second),
+        mark_line(TakenFate.LEFT, [identity_of(first)]),
+        entry_line(first),
+        entry_line(third),
+        mark_line(TakenFate.REMOVED, [identity_of(first), identity_of(third)]),
+    ]
+    assert [each.message for each in entries(lines)] == [first, second, third]
+    assert fates(lines) == {
+        (1, 5): TakenFate.REMOVED,
+        (2, 5): TakenFate.DOUBTFUL,
+        (3, 5): TakenFate.REMOVED,
+    }
+    assert fates(lines[:3])[1, 5] is TakenFate.LEFT
+    assert fates(lines[:4])[1, 5] is TakenFate.DOUBTFUL
+
+
+@pytest.mark.parametrize(
+    "line", ['{"removed": [5]}', '{"removed": [[1, "x"]]}', '{"left": [null]}']
+)
+def test_a_mark_that_names_no_message_is_refused(line: str) -> None:
+    """Somebody has edited the file: which messages were removed is not guessed."""
+    for reading in (fates, entries):
+        with pytest.raises(ValueRefused):
+            list(reading([line]))
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(1, 4), st.sampled_from(("write", "remove", "leave", "somebody"))),
+    max_size=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS, st.data())
+def test_wherever_a_command_is_killed_no_fate_is_wrong(
+    steps: list[tuple[int, str]], data: st.DataObject
+) -> None:
+    """Written before it is removed, marked behind it; somebody else may receive what was left.
+
+    The file may lose its last lines that no disk has confirmed: marks.
+    """
+    lines: list[str] = []
+    kept = 0
+    written: set[int] = set()
+    removed: set[int] = set()
+    gone: set[int] = set()
+    for number, step in steps:
+        message = enqueued(DEAD, number, 5)
+        if number in gone:
+            continue
+        if step == "write":
+            lines.append(entry_line(message))
+            kept = len(lines)
+            written.add(number)
+        elif step == "somebody":
+            gone.add(number)
+        elif number in written:
+            written.discard(number)
+            if step == "remove":
+                removed.add(number)
+                gone.add(number)
+            fate = TakenFate.REMOVED if step == "remove" else TakenFate.LEFT
+            if data.draw(st.booleans(), label="the command lives on"):
+                lines.append(mark_line(fate, [identity_of(message)]))
+    left = lines[: data.draw(st.integers(kept, len(lines)), label="lines on the disk")]
+    found = fates(left)
+    for number in removed:
+        assert found[number, 5] in (TakenFate.REMOVED, TakenFate.DOUBTFUL)
+    for (number, _), fate in found.items():
+        if fate is TakenFate.REMOVED:
+            assert number in removed
 
 
 def test_a_message_is_at_its_source_by_number_and_time() -> None:
