@@ -90,13 +90,14 @@ async def _run(arguments: argparse.Namespace, output: Output, file: BinaryIO, to
     path: Path = arguments.file
     with output.progress(None, f"reading {path}"):
         digest, last = await asyncio.to_thread(_checked, path, file)
-    record = ProgressRecord(path, {"file": digest, "target": to}, {"id": uuid4().hex})
+    target = target_of(arguments)
+    place = f"{target.address.namespace.lower()}/{to}"
+    record = ProgressRecord(path, {"file": digest, "target": place}, {"id": uuid4().hex})
     if arguments.from_line is None and record.line >= last:
         output.say(
             f"All of {path} was sent to {to}, as {record.path} says: remove that to send it again."
         )
         return ExitCode.DONE
-    target = target_of(arguments)
     if not arguments.new_id:
         await check_duplicates(target, to, output)
     if arguments.from_line is not None:

@@ -11,12 +11,14 @@ import pytest
 from tests.acceptance.busbridge import Busbridge, Make
 from tests.acceptance.test_dead_letter_commands import lines, order
 from tests.acceptance.test_undo_command import own_bytes, waiting
-from tests.fixtures.bridge import Bridge
+from tests.fixtures.bridge import Bridge, StartBridge
 from tests.fixtures.waiting import eventually
 
 LOCK = {"LockDuration": "PT60S"}
 ENTITIES = {
-    **dict.fromkeys(("from", "to", "many", "copy", "other", "plan", "planned", "wrong"), LOCK),
+    **dict.fromkeys(
+        ("from", "to", "many", "both", "copy", "other", "plan", "planned", "wrong"), LOCK
+    ),
     "unique": {**LOCK, "RequiresDuplicateDetection": True},
 }
 COUNT = 5_000
@@ -59,6 +61,22 @@ def test_a_message_comes_back_byte_for_byte_and_a_repeat_sends_nothing(
     assert (other.code, "is of another target" in other.err) == (2, True)
     busbridge.done("import", "to", str(path), "--from-line", "3")
     assert own_bytes(waiting(busbridge, "to", 4)[3]) == own_bytes(before[2])
+
+
+def test_what_went_to_one_namespace_is_not_taken_for_done_in_another(
+    busbridge: Busbridge, start_bridge: StartBridge, make: Make, tmp_path: Path
+) -> None:
+    """The second one, whose entity has the same name, would get the rest, or nothing."""
+    path = tmp_path / "lines"
+    path.write_text(lines(*(order(at) for at in range(3))))
+    busbridge.done("import", "both", str(path))
+    waiting(busbridge, "both", 3)
+    second = make(start_bridge().connection_string)
+    said = second("import", "both", str(path))
+    assert (said.code, "is of another target: remove it to begin anew" in said.err) == (2, True)
+    Path(f"{path}.progress").unlink()
+    second.done("import", "both", str(path))
+    waiting(second, "both", 3)
 
 
 def test_an_import_of_5000_that_is_killed_goes_on(busbridge: Busbridge, tmp_path: Path) -> None:
