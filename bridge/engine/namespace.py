@@ -101,6 +101,12 @@ from bridge.topology.capabilities import Capabilities
 from bridge.topology.resources import Finding
 from bridge.wire.administration import Administer, Request, Response
 
+MOVED_S = 1.0
+"""How long `close` waits for RabbitMQ to confirm what leaves its queues: the process has 3 s for
+all of its end (`cli.stopping`)."""
+
+LOOK_S = 0.02
+
 log = logging.getLogger(__name__)
 
 
@@ -175,10 +181,11 @@ class RabbitNamespace:
         self._locks = ProcessLocks(lambda owner, holding: self._settling.expire(owner, holding))
         self._settlements = UnwrittenSettlements(self._connections, self._sender, supervisor)
         hand_over = BridgeHandOver(self._sender, due.complete)
+        self._departure = Departure(hand_over, self.counters, now_ms)
         services = Services(
             self._connections,
             self._sender,
-            Departure(hand_over, self.counters, now_ms),
+            self._departure,
             self.poison,
             self._locks,
             self.counters,
@@ -384,6 +391,7 @@ class RabbitNamespace:
         await self.forwarding.close()
         await self._receiving.end(self._locks.end_all())
         self._locks.close()
+        await _moved(self._departure)
         await self._receiving.close()
         await self._deferral.close()
         self._clients.close()
@@ -590,6 +598,17 @@ class RabbitNamespace:
             self._due.wake_for(path.entity)
         else:
             self._sending.note_full(path.entity)
+
+
+async def _moved(departure: Departure) -> None:
+    """Wait until no message is on its way out of a queue, for `MOVED_S` at most.
+
+    What is given back before its move is confirmed comes again, and has another place, too.
+    """
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + MOVED_S
+    while not departure.is_idle and loop.time() < end_s:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(LOOK_S)
 
 
 def _publish_again(

@@ -10,7 +10,8 @@ drop                                               a second copy: an ack, no pub
 If a client's hand-over is refused, the message stays, and peeks are told so. If the outcome is
 unknown, the message may be in both places, so it is handed over until it is moved. The copies have
 one number, and the second is dropped. A message that RabbitMQ has taken back meanwhile may be in
-both places, as after a crash.
+both places, as after a crash. So whoever gives a queue's messages back in order waits until none is
+on its way out of it (`under_way`).
 """
 
 from __future__ import annotations
@@ -117,6 +118,35 @@ class Departure:
         self._hand_over = hand_over
         self._counts = counts
         self._now_ms = now_ms
+        self._under_way: dict[MoveSource, int] = {}
+
+    def under_way(self, source: MoveSource) -> int:
+        """Return how many messages are on their way out of a queue: published, perhaps, not acked.
+
+        Their new place may have them, although their queue has them, too.
+        """
+        return self._under_way.get(source, 0)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no message is on its way out of any queue."""
+        return not self._under_way
+
+    def begun(self, source: MoveSource, told: Told | None = None) -> Told:
+        """Count a message as on its way until the returned function is called, which calls `told`.
+
+        For a move that something has to precede; those of this class count themselves.
+        """
+        self._under_way[source] = self._under_way.get(source, 0) + 1
+
+        def ended(error: Exception | None) -> None:
+            self._under_way[source] -= 1
+            if not self._under_way[source]:
+                del self._under_way[source]
+            if told is not None:
+                told(error)
+
+        return ended
 
     def send_back(self, source: MoveSource, held: Message) -> None:
         """Send a message that was published past the front exchange back to be numbered."""
@@ -238,20 +268,22 @@ class Departure:
         size_bytes = len(publishes[0].properties)
         if size_bytes > moves.PROPERTIES_BYTES_MAX:
             raise self._hand_over.too_large(source.queue.path, size_bytes)
+        tell: Told
 
         def ended(outcome: Outcome, error: Exception | None) -> None:
             match outcome:
                 case Outcome.MOVED:
                     source.left(held, how)
-                    told(None)
+                    tell(None)
                 case Outcome.UNKNOWN:
-                    self._surely(source, held, publishes, point, how, told, error)
+                    self._until_moved(source, held, publishes, point, how, tell, error)
                 case Outcome.SHOWN:
-                    self._show_again(source, held, partial(told, error))
+                    self._show_again(source, held, partial(tell, error))
                 case _:
-                    told(error)
+                    tell(error)
 
         self._hand_over.begin(source, held, publishes, point, ended)
+        tell = self.begun(source, told)  # `ended` is called later
 
     def _show_again(self, source: MoveSource, held: Message, then: Callable[[], None]) -> None:
         """Tell peeks that a message is where it was, before it can be moved again."""
@@ -281,10 +313,21 @@ class Departure:
         move: Move,
         point: str,
         how: Left = Left.MOVED,
-        told: Told | None = None,
+    ) -> None:
+        """Hand a message over; try again until done, or until the message's channel has ended."""
+        self._until_moved(source, held, move, point, how, self.begun(source))
+
+    def _until_moved(
+        self,
+        source: MoveSource,
+        held: Message,
+        move: Move,
+        point: str,
+        how: Left,
+        tell: Told,
         last: Exception | None = None,
     ) -> None:
-        """Hand a message over; try again until done, or until the message's channel has ended.
+        """See `_surely`; `tell` is called at the end.
 
         Args:
             last: the error of an attempt before.
@@ -309,10 +352,6 @@ class Departure:
                 tell(error)
             else:
                 self._hand_over.later(RETRY_S, attempt)
-
-        def tell(error: Exception | None) -> None:
-            if told is not None:
-                told(error)
 
         attempt()
 

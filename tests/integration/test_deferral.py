@@ -33,7 +33,7 @@ from bridge.model.errors import (
     ServiceBusError,
 )
 from bridge.model.name import EntityPath
-from bridge.topology import parts
+from bridge.topology import names, parts
 from bridge.wire import headers
 from bridge.wire.basic import Properties, long, text
 from tests.fixtures.broker import Broker
@@ -407,6 +407,40 @@ async def test_nobody_holds_what_nobody_asks_for(
         (found,) = await by_number(door, second)
         assert found.delivery_count == 1
         await door.complete(found)
+
+
+async def test_what_leaves_is_held_until_its_new_place_has_it(
+    endpoint: Endpoint,
+    broker: Broker,
+    vhost: str,
+    confirming: Channel,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next owner would make the misplaced message a dead letter once more."""
+    monkeypatch.setattr("bridge.engine.deferral.queue.IDLE_S", 0.5)
+    process = f"'{vhost}_{names.inbox('orders')}'"  # from there it becomes a dead letter
+    suspend, resume = (f"sys:{what}(whereis({process}))." for what in ("suspend", "resume"))
+    async with open_door(endpoint, broker.management_url, QUEUE) as door:
+        (number,) = await deferred(door, "a")
+        await asyncio.to_thread(broker.node.rabbitmqctl, "eval", suspend)
+        await confirming.publisher.publish_confirmed("", "orders/$deferred", b"\0\0", b"stray")
+        await door.complete(*await by_number(door, number))
+        departure = door.namespace._departure
+        assert not departure.is_idle
+        loop = asyncio.get_running_loop()
+        asked_s = loop.time()
+        await until(lambda: loop.time() > asked_s + 3)
+        assert await queued(confirming) == 0
+        await asyncio.to_thread(broker.node.rabbitmqctl, "eval", resume)
+        await until(lambda: departure.is_idle)
+        assert [each.record.body for each in await dead(door, 1)] == [b"stray"]
+        (counts,) = await door.namespace.counting.counts([QUEUE])
+        assert (counts.dead_letter, counts.deferred) == (1, 0)
+
+
+async def dead(door: Door, count: int) -> list[Received]:
+    """Receive dead letters."""
+    return await door.client(path=door.dead_letters).receive(count)
 
 
 async def test_of_two_copies_the_later_one_counts(door: Door, confirming: Channel) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 
+from bridge.background.supervisor import Supervisor
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, ReceiveMode
@@ -50,17 +52,17 @@ async def doors(endpoint: Endpoint, broker: Broker) -> AsyncIterator[tuple[Door,
         yield first, second
 
 
-def owned(door: Door) -> set[int]:
+def owned(door: Door, queue: model.Queue = QUEUE) -> set[int]:
     """The shards that a bridge owns."""
-    owners = door.namespace._sessions.owners
-    return {shard for shard in range(COUNT) if owners.ready(("orders", shard)) is not None}
+    ready, count = door.namespace._sessions.owners.ready, queue.session_shards
+    return {shard for shard in range(count) if ready(("orders", shard)) is not None}
 
 
-def chosen(doors: tuple[Door, Door]) -> list[set[int]]:
+def chosen(doors: tuple[Door, Door], entity: model.Queue = QUEUE) -> list[set[int]]:
     """The shards that each of two bridges is to own."""
     bridges = [each.namespace._locks.instance for each in doors]
     found: list[set[int]] = [set(), set()]
-    for shard in range(COUNT):
+    for shard in range(entity.session_shards):
         queue = names.sessions_queue("orders", shard)
         first = shards.in_order_of_choice(bridges, queue)[0]
         found[bridges.index(first)].add(shard)
@@ -227,6 +229,58 @@ async def test_a_bridge_that_comes_later_owns_its_shards_when_nobody_holds_a_ses
                 received = await client.receive(2)
                 assert bodies(received) == ["1", "2"]
                 assert [each.delivery_count for each in received] == [0, 0]
+
+
+async def test_a_shard_is_handed_over_when_its_dead_letters_are_confirmed(
+    endpoint: Endpoint, broker: Broker, vhost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next owner would receive them, and could make each a dead letter for a second time.
+
+    The owner gives sessions meanwhile, and says in health for what it waits.
+    """
+    monkeypatch.setattr(owner, "SWEEP_S", 0.3)
+    url, supervisor = broker.management_url, Supervisor()
+    # Some of so many are to be the second bridge's.
+    many = replace(QUEUE, session_shards=16, lock_duration_ms=120_000)
+    async with open_door(endpoint, url, many, supervisor=supervisor) as first:
+        for session_id in SESSIONS:
+            await send(first, session_id, "1", "2")
+        held = [await SessionClient(first).accept(each) for each in SESSIONS]
+        received = [(await each.receive())[0] for each in held]
+        await asyncio.to_thread(broker.node.rabbitmqctl, "eval", of_process("suspend", vhost))
+        async with open_door(endpoint, url, many, with_sidecar=False) as second:
+            await second.namespace._sessions.owners.find(many, 0)
+            moving = [
+                asyncio.create_task(client.settle(each, DeadLetter()))
+                for client, each in zip(held, received, strict=True)
+            ]
+            departure = first.namespace._departure
+            await until(lambda: not departure.is_idle)
+            for each in held:
+                await each.close()
+            busy = {shards.shard_of(many, each) for each in SESSIONS}
+            ours, theirs = chosen((first, second), many)
+            await until(lambda: owned(second, many) == theirs - busy)
+            await until(lambda: any("is to own" in each for each in supervisor.waits.sentences()))
+            assert owned(first, many) == ours | busy
+            await asyncio.to_thread(broker.node.rabbitmqctl, "eval", of_process("resume", vhost))
+            await asyncio.gather(*moving)
+            await until(lambda: [owned(each, many) for each in (first, second)] == [ours, theirs])
+            assert departure.is_idle
+            for session_id in SESSIONS:
+                client = await SessionClient(second).accept(session_id)
+                (last,) = await client.receive()
+                assert last.record.body == b"2"
+                await client.settle(last, Complete())
+            dead = await second.client(path=DEAD).receive(len(SESSIONS))
+            assert {each.record.body for each in dead} == {b"1"}
+            (counts,) = await first.namespace.counting.counts([many])
+            assert (counts.active, counts.dead_letter) == (0, len(SESSIONS))
+
+
+def of_process(what: str, vhost: str) -> str:
+    """An expression that suspends or resumes the process of the dead-letter queue."""
+    return f"sys:{what}(whereis('{vhost}_{names.dead_letter_queue('orders')}'))."
 
 
 async def test_a_dead_shard_holds_up_no_other(

@@ -229,14 +229,22 @@ class ChannelConsumers:
         """
         self._settle(wire.BASIC_NACK, tag, _REQUEUE)
 
-    def linger(self) -> Awaitable[None]:
-        """Write the acks of this turn, and wait until `SETTLE_LINGER_S` after the last settlement.
+    @property
+    def linger_s(self) -> float:
+        """How long until `SETTLE_LINGER_S` after the last settlement; 0 on a closed channel.
 
         RabbitMQ needs that time to apply the settlements.
         """
+        if self._calls.close_reason is not None:
+            return 0.0
+        if self._acked:  # written at the end of this turn
+            return SETTLE_LINGER_S
+        return max(self._settled_s + SETTLE_LINGER_S - self._transport.loop.time(), 0.0)
+
+    def linger(self) -> Awaitable[None]:
+        """Write the acks of this turn, and wait for `linger_s`."""
         self._before_write()
-        wait_s = self._settled_s + SETTLE_LINGER_S - self._transport.loop.time()
-        return asyncio.sleep(max(wait_s, 0) if self._calls.close_reason is None else 0)
+        return asyncio.sleep(self.linger_s)
 
     def _forget(self, tag: int) -> None:
         try:

@@ -47,6 +47,7 @@ class Deferral:
         A message that is deferred again takes the place that it has. `told` gets QuotaExceeded when
         the queue is full; for other errors see `Departure.defer`.
         """
+        told = self._services.departure.begun(source, told)
         self._deferring.start(self._defer(source, holding, changes, told))
 
     async def _defer(

@@ -244,7 +244,8 @@ class DeferredQueue:
     def _look(self) -> None:
         """Stop consuming after `IDLE_S` without an ask, or when full.
 
-        While a message is locked or leaving, or an ask waits, the owner keeps consuming.
+        While a message is locked or leaving, or an ask waits, the owner keeps consuming: the next
+        one would have a message again that has another place already.
         """
         loop = asyncio.get_running_loop()
         self._timer = None
@@ -253,7 +254,8 @@ class DeferredQueue:
         now_s = loop.time()
         used_s = max(self._used_s, self._ownership.asked_s)
         is_idle = now_s - used_s >= IDLE_S or self.is_full
-        is_out = any(messages.out for messages in self._messages.values())
+        under_way = self._services.departure.under_way
+        is_out = any(each.out or under_way(each) for each in self._messages.values())
         if is_idle and not is_out and not self._ownership.waiting:
             closing = self._ownership.close()
             self._clear()

@@ -138,6 +138,11 @@ class Ownership:
         """The count of asks that are not answered yet."""
         return len(self._asks) + len(self._coming)
 
+    @property
+    def linger_s(self) -> float:
+        """How long RabbitMQ may yet need to apply what was settled."""
+        return 0.0 if self.channel is None else self.channel.consumers.linger_s
+
     async def stand_by(self) -> None:
         """Consume the queue, unless it is consumed already.
 

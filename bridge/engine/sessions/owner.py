@@ -4,6 +4,9 @@ The bridge that owns the shard's queue `$sessions` (`ownership`) also consumes t
 the only bridge. It begins when its predecessor's consumers are gone. It gives no session until all
 messages that were in the queue then have come, so the order within a session stays. When one of its
 channels ends, it gives everything back: all its sessions are lost, and the next owner begins.
+
+A shard that another bridge is to own is handed over in order only: no receiver holds a session, and
+nothing that leaves the shard is unconfirmed. Until then its owner goes on.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from functools import partial
 
 from bridge.background.retry import retry
 from bridge.background.tasks import Tasks
+from bridge.background.waits import Wait
 from bridge.broker.connection.address import state_of
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
@@ -45,6 +49,12 @@ REFRESH_S = 0.25
 REFRESHES_MAX = 20
 """Old messages that are published again at once, the time between two such rounds, and the rounds a
 sweep: 10,000 messages in 15 seconds. A session waits a moment for each of its messages."""
+
+PAUSE_S = 2.0
+"""How long a sweep waits for what is unconfirmed when the shard is to be handed over, and how long
+until the next one then."""
+
+LOOK_S = 0.05
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +116,7 @@ class SessionOwner:
         self._on_ready = on_ready
         self._tasks = Tasks()
         self._sweeping: asyncio.Task[None] | None = None
+        self._handing_over: Wait | None = None
         self._has_been_lost = False
         self._is_closed = False
 
@@ -143,6 +154,7 @@ class SessionOwner:
     async def end(self) -> None:
         """Close the channels after RabbitMQ has applied their acks; own nothing from now on."""
         self._is_closed = True
+        self._stay()
         self._cancel()
         self.messages.stop()
         if self.messages.windows is not None:
@@ -234,7 +246,7 @@ class SessionOwner:
             self._tasks.start(self._return(), "session return")
 
     def _hand_over(self) -> None:
-        """Leave the shard to another bridge; no receiver holds a session of it."""
+        """Leave the shard to another bridge: `_may_hand_over` in this turn of the event loop."""
         log.info("session.handed_over queue=%s", self.messages.resource)
         self._let_go()
         self._leave()
@@ -242,6 +254,7 @@ class SessionOwner:
 
     def _let_go(self) -> None:
         self.is_ready = False
+        self._stay()
         self._cancel()
         self.messages.lose()
 
@@ -270,17 +283,20 @@ class SessionOwner:
     async def _look_after(self, windows: ShardChannels) -> None:
         """Every `SWEEP_S`: end expired messages, refresh old ones, count native consumers.
 
-        Gives the shard up when no receiver holds a session, and the bridge that is to own the shard
-        stands by.
+        Sooner while the shard is to be handed over.
+        Gives the shard up when no receiver holds a session, the bridge that is to own the shard
+        stands by, and nothing is unconfirmed that leaves the shard.
         """
         while True:
-            await asyncio.sleep(SWEEP_S)
+            await asyncio.sleep(SWEEP_S if self._handing_over is None else PAUSE_S)
             for count, _ in enumerate(() if self.messages.queue.held else self.messages.sweep()):
                 if count % SWEPT_AT_ONCE == SWEPT_AT_ONCE - 1:
                     await asyncio.sleep(0)
             if not self._compacts_logs:
                 await self._refresh()
-            if not self.messages.machine.holders and await self._elsewhere():
+            if self.messages.machine.holders or not await self._elsewhere():
+                self._stay()
+            elif await self._may_hand_over():
                 self._hand_over()
                 return
             try:
@@ -291,6 +307,40 @@ class SessionOwner:
                 self.natives = max(state.consumers - windows.consumers, 0)
             except BrokerError as error:
                 log.info("session.unseen queue=%s error=%s", self.messages.resource, error)
+
+    async def _may_hand_over(self) -> bool:
+        """Wait for what is unconfirmed, for `PAUSE_S` at most; the owner goes on meanwhile.
+
+        Returns:
+            Whether the next owner will have nothing that is in another place, too.
+        """
+        if self._handing_over is None:
+            reason = (
+                "another bridge is to own its sessions, once RabbitMQ has confirmed what leaves it"
+            )
+            waits = self._services.supervisor.waits
+            self._handing_over = waits.begin(self.messages.resource, reason)
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + PAUSE_S
+        while not self.messages.machine.holders and loop.time() < end_s:
+            if self._is_settled:
+                return True
+            await asyncio.sleep(LOOK_S)
+        return False
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether RabbitMQ has applied all that was settled, and nothing is on its way out."""
+        windows = self.messages.windows
+        if self._services.departure.under_way(self.messages) or self.stored.is_changing:
+            return False
+        return windows is None or not (windows.linger_s or self.ownership.linger_s)
+
+    def _stay(self) -> None:
+        """Note that no other bridge is to own the shard now, or that one does."""
+        if self._handing_over is not None:
+            self._handing_over.end()
+            self._handing_over = None
 
     async def _refresh(self) -> None:
         """Publish old messages again, to keep the queue's log short (`machine.sessions.ages`)."""

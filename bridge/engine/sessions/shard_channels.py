@@ -80,6 +80,11 @@ class ShardChannels:
         current = self._current
         return sum(each is current or bool(each.consumers.outstanding) for each in self._channels)
 
+    @property
+    def linger_s(self) -> float:
+        """How long RabbitMQ may yet need to apply what was settled on these channels."""
+        return max((each.consumers.linger_s for each in self._channels), default=0.0)
+
     async def catch_up(self) -> None:
         """Wait for all messages that RabbitMQ has delivered so far, however long it takes.
 
@@ -120,6 +125,8 @@ class ShardChannels:
         return self._current is not None and self._current.consumers.outstanding >= WINDOW
 
     def _arrived(self, delivery: Delivery) -> None:
+        if self._is_over:
+            return  # RabbitMQ takes the message back
         self._on_delivery(delivery)
         if self._moving is None and self._is_current_full and not self._is_over:
             self._moving = self._tasks.start(self._move(), "session window")

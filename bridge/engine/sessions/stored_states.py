@@ -49,6 +49,11 @@ class StoredStates:
     def __repr__(self) -> str:
         return f"StoredStates({self.states!r})"
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether a state is published, and not delivered yet."""
+        return bool(self._coming)
+
     async def store(self, session_id: str, state: bytes | None) -> None:
         """Store a session's state; `None` clears it. Of two calls the later one counts.
 

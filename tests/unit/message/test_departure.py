@@ -222,6 +222,13 @@ class Departures(RuleBasedStateMachine):
         assert set(self.source.gone) == set(self.rabbitmq.acked)
 
     @invariant()
+    def whoever_gives_the_queue_back_knows_what_is_on_its_way(self) -> None:
+        rabbitmq = self.rabbitmq
+        on_way = len(rabbitmq.pending) + len(rabbitmq.timers) + len(rabbitmq.shown)
+        assert self.departure.under_way(self.source) == on_way
+        assert self.departure.is_idle == (not on_way)
+
+    @invariant()
     def who_asked_is_told_once_and_the_truth(self) -> None:
         for number, answers in self.asked.items():
             assert len(answers) <= 1
