@@ -117,6 +117,7 @@ class BridgeParts:
             companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
             supervisor=supervisor,
             whole=namespace.reconciler.due.whole,
+            looked=namespace.reconciler.due.looked,
             standbys=namespace.membership.standbys,
         )
         namespace.membership.on_changed = self._sidecar.choice.wake

@@ -245,6 +245,12 @@ class NamespaceVerbs(Protocol):
             MessageNotFound: one of the numbers is not that of a scheduled message.
         """
 
+    def check_known(self, feature: str) -> None:
+        """Raise ServerBusy while a bridge of the namespace does not know a feature.
+
+        Any bridge may be the next leader of an entity; see `engine.membership.FEATURES`.
+        """
+
     def open_receiver(self, path: EntityPath, *, mode: ReceiveMode, deliver: Deliver) -> Receiver:
         """Return a receiver without credit; `deliver` is called in the loop with each message.
 

@@ -1,6 +1,7 @@
 """The live bridges, and what each consumes: what a bridge tells the others, and hears from them.
 
-    here      a notification to all (`Notifications`): this process has this queue now
+    here      a notification to all (`Notifications`): this process has this queue now, and knows
+              these features
     standbys  a question to each known bridge, once a second: the inboxes that were begun or given
               up since the last one; all of them to a new bridge, and after each `here`
 
@@ -8,6 +9,10 @@ A bridge's own queue is exclusive to its connection, so the question to a bridge
 back unroutable: its death is known within a second, without a listing. A bridge that is slow has
 its queue, and RabbitMQ's consumers, and counts as live. An older bridge tells nothing: it consumes
 every inbox, and is not counted.
+
+What a leader of an older version would do wrongly is asked of nobody while there is one: bridges
+tell the names of the features that they know. One that tells none knows none; bridges that tell
+nothing at all are found by a list of all, every `HERE_S`.
 """
 
 from __future__ import annotations
@@ -15,9 +20,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
+from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError, PublishRefused, Unroutable
 from bridge.engine.administration.notifications import Notifications
 from bridge.engine.peers import Peers, Question
@@ -25,8 +31,9 @@ from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.machine.inbox.standbys import DIGEST_BYTES, StandbyNotice, Standbys
 from bridge.model.errors import ServiceBusError
 from bridge.wire.basic import Table, text
+from bridge.wire.link_properties import RELAY_SOURCE, RELAY_SUBSCRIPTION
 from bridge.wire.reply import encode_done
-from bridge.wire.sessions import content
+from bridge.wire.sessions import PING, content
 
 BEAT_S = 1.0
 """Time between two questions to each other bridge."""
@@ -45,6 +52,10 @@ RETURN_S = 5.0
 """Time after a new connection within which no other bridge counts as gone: RabbitMQ has failed,
 perhaps, and the others connect again, too, each with a queue of a new name."""
 
+FEATURES = frozenset({str(RELAY_SOURCE), str(RELAY_SUBSCRIPTION)})
+"""What this version knows, and a leader of an older one does not: link properties, by their names.
+"""
+
 log = logging.getLogger(__name__)
 
 
@@ -57,13 +68,19 @@ class Membership:
 
     Args:
         standbys: what is known of the others; they are told what it says of this bridge.
+        running: lists the queues of all other running bridges, of any version.
 
     Attributes:
         on_changed: called when `standbys` has heard something new.
     """
 
     def __init__(
-        self, standbys: Standbys, peers: Peers, notifications: Notifications, locks: ProcessLocks
+        self,
+        standbys: Standbys,
+        peers: Peers,
+        notifications: Notifications,
+        locks: ProcessLocks,
+        running: Callable[[], Awaitable[Collection[bytes]]],
     ) -> None:
         self.standbys = standbys
         self.on_changed: Callable[[], None] = _nothing
@@ -71,6 +88,11 @@ class Membership:
         self._notifications = notifications
         self._locks = locks
         self._queues: dict[bytes, bytes] = {}
+        self._running = running
+        self._listing = Tasks()
+        self._features: dict[bytes, frozenset[str]] = {}
+        self._silent: set[bytes] = set()
+        self._unheard: set[bytes] = set()
         self._here_s = float("-inf")
         self._judges_from_s = float("-inf")
         self._wake = asyncio.Event()
@@ -79,6 +101,12 @@ class Membership:
 
     def __repr__(self) -> str:
         return f"Membership({len(self._queues)} other bridges)"
+
+    def knows(self, feature: str) -> bool:
+        """Whether all bridges of the virtual host know a feature (`FEATURES`)."""
+        told = self._features
+        silent = self._silent.difference(self._queues.values())
+        return not silent and all(feature in told.get(each, ()) for each in self._queues)
 
     def wake(self) -> None:
         """Tell the others soon what has changed."""
@@ -97,9 +125,10 @@ class Membership:
         while True:
             self._wake.clear()
             if loop.time() - self._here_s >= HERE_S and self._notifications.tell_here(
-                self.standbys.own
+                self.standbys.own, " ".join(sorted(FEATURES))
             ):
                 self._here_s = loop.time()
+                self._listing.start(self._look_for_silent(), "bridges of earlier versions")
                 for bridge in self._queues:
                     self.standbys.not_told(bridge)
             for bridge in list(self._queues):
@@ -109,6 +138,28 @@ class Membership:
                 async with asyncio.timeout(BEAT_S - CHANGES_S):
                     await self._wake.wait()
 
+    async def _look_for_silent(self) -> None:
+        """Find bridges that tell nothing; one that has just begun tells by the next look.
+
+        A dead node's bridge may be in the list, and its queue takes nothing.
+        """
+        try:
+            there = set(await self._running()) - set(self._queues.values())
+        except BrokerError as error:
+            log.info("bridge.unlisted error=%s", error)
+            return
+        before, self._unheard = self._unheard, there
+        self._silent &= there
+        for queue in there & before:
+            with contextlib.suppress(ServiceBusError, BrokerError):
+                self._peers.post(queue, {"do": text(PING)}, partial(self._pinged, queue))
+
+    def _pinged(self, queue: bytes, error: BrokerError | None) -> None:
+        if error is None and queue in self._unheard:
+            self._silent.add(queue)
+        else:
+            self._silent.discard(queue)
+
     def _tell(self, bridge: bytes) -> None:
         queue = self._queues[bridge]
         told = self.standbys.untold(bridge) or StandbyNotice(False, ())
@@ -117,6 +168,7 @@ class Membership:
             "bridge": ("x", self.standbys.own),
             "queue": ("x", self._locks.instance),
             "all": ("t", told.is_whole),
+            "features": text(" ".join(sorted(FEATURES))),
             "consumed": ("x", b"".join(told.consumed)),
             "stopped": ("x", b"".join(told.stopped)),
         }
@@ -134,6 +186,7 @@ class Membership:
         if is_gone and asyncio.get_running_loop().time() >= self._judges_from_s:
             log.info("bridge.gone name=%s", bridge.hex())
             del self._queues[bridge]
+            self._features.pop(bridge, None)
             self.standbys.forget(bridge)
             self.on_changed()
 
@@ -141,15 +194,18 @@ class Membership:
         bridge, queue, consumed, stopped = (
             content(question.table, name) for name in ("bridge", "queue", "consumed", "stopped")
         )
-        self._met(bridge, queue)
+        features = question.table.get("features", text(""))[1]
+        self._met(bridge, queue, features.decode() if isinstance(features, bytes) else "")
         told = StandbyNotice(bool(question.table["all"][1]), _digests(consumed), _digests(stopped))
         if told.is_whole or told.consumed or told.stopped:
             self.standbys.hear(bridge, told)
             self.on_changed()
         return encode_done(())
 
-    def _met(self, bridge: bytes, queue: bytes) -> None:
-        """Note a bridge and its queue; with a new queue it may have missed messages."""
+    def _met(self, bridge: bytes, queue: bytes, features: str) -> None:
+        """Note a bridge, its queue and features; with a new queue it may have missed messages."""
+        if bridge != self.standbys.own:
+            self._features[bridge] = frozenset(features.split())
         if bridge == self.standbys.own or self._queues.get(bridge) == queue:
             return
         log.info("bridge.here name=%s queue=%s", bridge.hex(), queue.hex())

@@ -240,7 +240,11 @@ class RabbitNamespace:
         )
         self._notifications = Notifications(services, due.wake, self._on_told)
         self.membership = Membership(
-            Standbys(os.urandom(16)), self._peers, self._notifications, self._locks
+            Standbys(os.urandom(16)),
+            self._peers,
+            self._notifications,
+            self._locks,
+            bridges.others,
         )
         self.browsing = Browsing(
             services,
@@ -448,6 +452,10 @@ class RabbitNamespace:
         """Refuse sends to an entity at all bridges: its queue has refused a sequencer's publish."""
         self._sending.note_full(entity)
         self._notifications.tell(FULL, EntityPath(entity))
+
+    def check_known(self, feature: str) -> None:
+        if not self.membership.knows(feature):
+            raise ServerBusy(texts.UNKNOWN_FEATURE.format(feature=feature))
 
     def open_receiver(
         self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]

@@ -41,6 +41,11 @@ TOO_MANY_HOPS = (
     "This value is set to 4."
 )
 HEADERS_TOO_LARGE = "The size quota for this stream has been exceeded."
+UNKNOWN_FEATURE = (
+    "A bridge of an earlier version is in the namespace, which does not know '{feature}': it would "
+    "send what comes here on twice, or to others. Replace it."
+)
+
 SERVER_BUSY = (
     "The server was unable to process the request; please retry the operation. If the problem "
     "persists, please contact your Service Bus administrator and provide the tracking id."

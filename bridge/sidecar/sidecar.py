@@ -52,8 +52,8 @@ FAILURES_MAX = 3
 log = logging.getLogger(__name__)
 
 
-async def _whole(entity: str) -> None:
-    """Wait for nothing: nobody makes resources again."""
+async def _at_once(*entity: str) -> None:
+    """Wait for nothing: nobody makes resources again, or reads definitions."""
 
 
 class Sidecar:
@@ -66,8 +66,8 @@ class Sidecar:
         poison: takes note of input that could not be handled.
         companion: additional work for the entities that this process leads.
         supervisor: keeps the leaders running.
-        whole: waits while an entity is known to lack a resource: a new exchange carries nothing
-            until all its bindings are made.
+        whole: waits while an entity is known to lack a resource: its exchange may lack bindings.
+        looked: waits until all definitions are read anew.
         standbys: what is known of the other bridges; of none unless given.
 
     Attributes:
@@ -88,7 +88,8 @@ class Sidecar:
         poison: Poison | None = None,
         companion: Companion | None = None,
         supervisor: Supervisor | None = None,
-        whole: Callable[[str], Awaitable[None]] = _whole,
+        whole: Callable[[str], Awaitable[None]] = _at_once,
+        looked: Callable[[], Awaitable[None]] = _at_once,
         standbys: Standbys | None = None,
     ) -> None:
         self.connected = asyncio.Event()
@@ -104,7 +105,7 @@ class Sidecar:
         self.routes = Routes(self._states, self._leaders, clock)
         standbys = standbys or Standbys(b"alone")
         self.choice = InboxChoice(standbys, self._states, self._leaders, clock)
-        self._whole = whole
+        self._whole, self._looked = whole, looked
         self._watches: dict[Leader, Sequence[LeftOutWatch | MissingQueues]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -313,7 +314,8 @@ class Sidecar:
             await self._whole(name)
             way = await self._way(name)
             lease = ConnectionLease(way.connection, name)
-            leader = Leader(state, lease, way, self._clock, partial(self._made_again, name))
+            made_again = partial(self._made_again, name)
+            leader = Leader(state, lease, way, self._clock, made_again, self._looked)
             self._leaders[key] = leader
             self.choice.watch(key, leader)
             steady = None

@@ -23,7 +23,14 @@ from bridge.model.duration import TIME_MAX_MS
 from bridge.model.name import SHORT_ID_BYTES
 from bridge.wire import headers
 from bridge.wire.amqp10.scalars import Long, Symbol, Timestamp
-from bridge.wire.basic import Table, bytes_in, encode_fields, without_fields
+from bridge.wire.basic import (
+    Properties,
+    Table,
+    bytes_in,
+    encode_fields,
+    with_fields,
+    without_fields,
+)
 
 SOURCE_NUMBER: Final = Symbol("x-opt-busbridge-source-number")
 """Long: the message's sequence number at its source."""
@@ -118,6 +125,7 @@ def target_field(target: bytes) -> bytes:
     return encode_fields({headers.TARGET: ("x", target)})
 
 
+_TARGET_NAME: Final = headers.TARGET.encode()
 _TARGET_FIELD: Final = target_field(bytes(SHORT_ID_BYTES))
 _TARGET_KEY: Final = _TARGET_FIELD[:-SHORT_ID_BYTES]
 
@@ -132,6 +140,26 @@ def target_in_front(properties: bytes) -> tuple[bytes, bytes] | None:
     """
     found = without_fields(properties, _TARGET_KEY, len(_TARGET_FIELD))
     return None if found is None else (found[0][len(_TARGET_KEY) :], found[1])
+
+
+def with_target(properties: bytes, target: bytes | None) -> bytes:
+    """Return properties that keep a message's only subscription while the message waits."""
+    return properties if target is None else with_fields(properties, target_field(target))
+
+
+def take_target(properties: bytes) -> tuple[bytes | None, bytes]:
+    """Return the subscription of a message that has waited, and the properties without it.
+
+    Its header is anywhere among the others: RabbitMQ sorts them.
+    """
+    if _TARGET_NAME not in properties:
+        return None, properties
+    basic = Properties.decode(properties)
+    target = bytes_in(basic.headers or {}, headers.TARGET)
+    if basic.headers is None or target is None:
+        return None, properties
+    del basic.headers[headers.TARGET]
+    return target, basic.encode()
 
 
 def said_in(table: Table) -> bytes | None:

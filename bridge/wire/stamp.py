@@ -23,6 +23,9 @@ from bridge.wire import headers
 from bridge.wire.basic import Properties, bytes_in, encode_fields, with_fields
 from bridge.wire.envelope import DIGEST_BYTES, ITEM_IDENTITY_BYTES
 
+_OF_WAITING = headers.OF_FORWARDED | {headers.TARGET}
+"""Headers that a waiting message has of its own."""
+
 EXPIRATION_MAX_MS = 315_360_000_000
 """RabbitMQ refuses a longer `expiration` (ten years of 365 days; measured on 4.0 and 4.3)."""
 
@@ -223,7 +226,7 @@ def _unwait_decoded(properties: Properties) -> Waiting:
     properties.headers = {
         key: value
         for key, value in table.items()
-        if key in headers.OF_FORWARDED or not headers.is_reserved(key)
+        if key in _OF_WAITING or not headers.is_reserved(key)
     }
     return Waiting(number, identity, due_ms, ttl_ms, properties.encode())
 

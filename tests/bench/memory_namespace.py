@@ -139,6 +139,9 @@ class MemoryNamespace:
         """Forget scheduled messages."""
         self._queue(path).cancel(numbers)
 
+    def check_known(self, feature: str) -> None:
+        """There are no other bridges."""
+
     def open_receiver(
         self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]
     ) -> MemoryReceiver:

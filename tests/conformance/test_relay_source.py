@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.engine.texts import UNKNOWN_FEATURE
 from bridge.gateway.connection import attaching
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import AuthorizationRule, Right
-from bridge.model.errors import OperationTimeout
+from bridge.model.errors import OperationTimeout, ServerBusy
 from bridge.model.name import EntityPath
 from bridge.relay.machine.effects import Accepted, Failed, Refused
 from bridge.relay.running.outlet import OF_THE_ENTITY, Outlet, SourceNumbers
@@ -19,6 +20,7 @@ from bridge.remote.credentials import SharedKey
 from bridge.remote.errors import (
     SOURCE_UNKNOWN,
     SUBSCRIPTION_UNKNOWN,
+    RemoteBusy,
     RemoteError,
     RemoteRefused,
     RemoteUnauthorized,
@@ -292,6 +294,46 @@ async def test_a_message_that_its_relay_has_told_as_gone_follows_on_refused() ->
         assert "cannot come again" in refused.description
         assert len(recording.taken) == 1
         await outlet.close()
+
+
+class WithEarlierBridge(Recording):
+    """Has a bridge beside it that knows no relay's source.
+
+    Attributes:
+        is_there: whether that runs.
+    """
+
+    is_there = False
+
+    def check_known(self, feature: str) -> None:
+        """Refuse as the engine does."""
+        if self.is_there:
+            raise ServerBusy(UNKNOWN_FEATURE.format(feature=feature))
+
+
+async def test_while_a_bridge_of_an_earlier_version_runs_a_relay_waits() -> None:
+    """As the next leader it would number a copy twice; other senders go on."""
+    recording = WithEarlierBridge()
+    async with (
+        gateway(namespace=recording) as (_, port),
+        remote(port, patience=ONCE) as namespace,
+    ):
+        sender = await namespace.sender("q", relay_source=SOURCE)
+        other = await namespace.sender("q")
+        await sender.send([copy_of(1)])
+        recording.is_there = True
+        with pytest.raises(RemoteBusy, match="earlier version"):
+            await sender.send([copy_of(2)])
+        with pytest.raises(RemoteBusy, match="earlier version"):
+            await namespace.sender("q", relay_source=SOURCE)
+        await other.send([text("a")])
+        recording.is_there = False
+        await sender.send([copy_of(2)])
+    assert [each.said and relay_source.read(each.said)[1] for each in recording.taken] == [
+        1,
+        b"",
+        2,
+    ]
 
 
 class Silent(Recording):

@@ -135,6 +135,7 @@ async def open_door(
             on_missing=namespace.reconciler.due.complete,
             companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
             whole=namespace.reconciler.due.whole,
+            looked=namespace.reconciler.due.looked,
             supervisor=supervisor,
         )
         namespace.reconciler.upkeep.leading = sidecar.routes

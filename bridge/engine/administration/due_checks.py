@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 from bridge.topology.names import front_path
 
+LOOK_AGAIN_S = 1.0
+
 log = logging.getLogger(__name__)
 
 
@@ -28,6 +30,31 @@ class DueChecks:
         self._changed_paths: set[str] = set()
         self._making: set[str] = set()
         self._passed = asyncio.Event()
+        self._begun = self._ended = 0
+        self._looked = asyncio.Event()
+
+    def begin_look(self) -> int:
+        """Note that all definitions are about to be read; return the look's number."""
+        self._begun += 1
+        return self._begun
+
+    def end_look(self, number: int) -> None:
+        """Note that what a look has read is taken over."""
+        self._ended = number
+        self._looked.set()
+        self._looked = asyncio.Event()
+
+    async def looked(self) -> None:
+        """Have all definitions read anew, and wait until they are taken over.
+
+        While RabbitMQ's management API does not answer it is asked again, without an end.
+        """
+        wanted = self._begun + 1
+        while self._ended < wanted:
+            self.changed.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_S):
+                    await self._looked.wait()
 
     def wake(self) -> None:
         """Check all definitions soon: any of them may have changed."""

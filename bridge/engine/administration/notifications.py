@@ -5,7 +5,8 @@ changed   this entity's definition has changed: read it
 peeked    the first peek of this entity: write settled numbers from now on
 full      this entity's queue takes no more messages now
 who       a client looks for bridges: answer with the name of this bridge's queue
-here      a bridge has a new queue, or wants to be known: the process's name instead of a path
+here      a bridge has a new queue, or wants to be known: the process's name instead of a path, and
+          in a header the features that it knows
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bridge.model.name import EntityPath, parse_path
 from bridge.topology import names
 from bridge.topology.parts import SCHEMA
 from bridge.topology.resources import Binding
-from bridge.wire.basic import Properties
+from bridge.wire.basic import Properties, python_value, text
 from bridge.wire.notifications import WHO
 from bridge.wire.reply import encode_found
 
@@ -34,7 +35,10 @@ PEEKED = "peeked"
 HERE = "here"
 
 
-def _unheard(bridge: bytes, queue: bytes) -> None:
+_FEATURES = "features"
+
+
+def _unheard(bridge: bytes, queue: bytes, features: str) -> None:
     pass
 
 
@@ -46,7 +50,8 @@ class Notifications:
         on_told: called with another bridge's notification of an entity (a type and a path).
 
     Attributes:
-        on_here: called with the names of a bridge's process and of its queue.
+        on_here: called with the names of a bridge's process and of its queue, and with those of the
+            features that it knows.
     """
 
     def __init__(
@@ -61,7 +66,7 @@ class Notifications:
         self._poison = services.poison
         self._on_changed = on_changed
         self._on_told = on_told
-        self.on_here: Callable[[bytes, bytes], None] = _unheard
+        self.on_here: Callable[[bytes, bytes, str], None] = _unheard
         self._bound: Binding | None = None
 
     async def listen(self, connection: Connection) -> None:
@@ -94,9 +99,13 @@ class Notifications:
         except (ServiceBusError, BrokerError):
             return
 
-    def tell_here(self, bridge: bytes) -> bool:
-        """Tell all bridges the name of this process's queue; return whether RabbitMQ took it."""
-        properties = Properties(type=HERE, app_id=self._locks.instance.hex()).encode()
+    def tell_here(self, bridge: bytes, features: str) -> bool:
+        """Tell all bridges this process's queue and features; return whether RabbitMQ took it."""
+        properties = Properties(
+            type=HERE,
+            app_id=self._locks.instance.hex(),
+            headers={_FEATURES: text(features)},
+        ).encode()
         try:
             self._sender.tell(names.EVENTS, properties, bridge.hex().encode())
         except (ServiceBusError, BrokerError):
@@ -108,7 +117,9 @@ class Notifications:
             properties = Properties.decode(delivery.properties)
             if properties.type == HERE:
                 queue = bytes.fromhex(properties.app_id or "")
-                self.on_here(bytes.fromhex(delivery.body.decode()), queue)
+                features = python_value((properties.headers or {}).get(_FEATURES, text("")))
+                name = bytes.fromhex(delivery.body.decode())
+                self.on_here(name, queue, features if isinstance(features, str) else "")
                 return
             is_of_entity = properties.type in (ENTITY_CHANGED, FULL, PEEKED)
             path = parse_path(delivery.body.decode()) if is_of_entity else None

@@ -166,6 +166,7 @@ class Reconciler:
 
         Also notes full entities, RabbitMQ's alarms, and policies that override the bridge's.
         """
+        number = self.due.begin_look()
         try:
             await self._directory.fetch()
             with self.due.taking_incomplete() as incomplete:
@@ -177,6 +178,7 @@ class Reconciler:
                 if incomplete:
                     await self._provide_rest({front_path(each) for each in incomplete})
             self._directory.take()
+            self.due.end_look(number)
             await self._policies.put(others=self.upkeep.others, is_look=True)
             namespace = self._directory.namespace
             for entity in await full_entities(namespace, self._management):

@@ -30,6 +30,7 @@ from bridge.model.entity import Right, Subscription
 from bridge.model.errors import NotAllowed, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue, parse_path, without_host
 from bridge.wire.amqp10.performatives import Coordinator
+from bridge.wire.link_properties import RELAY_SOURCE
 
 _REQUEST_FIELDS_BYTES = 65_536
 """Room for what a request has beside the message that it schedules."""
@@ -99,6 +100,7 @@ def _attach_sender(client: Client, link: IncomingLink, path: EntityPath) -> None
         SendingLink(client, link, path, client.namespace.message_bytes_max(path))
     else:
         client.grants.require(Right.MANAGE, path)
+        client.namespace.check_known(RELAY_SOURCE)
         only = subscription_of(client, path, link.peer.properties)
         RelayingLink(client, link, path, client.namespace.message_bytes_max(path), source, only)
 

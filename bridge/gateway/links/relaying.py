@@ -2,7 +2,8 @@
 
 Its attach names the source of all its messages (`wire.relay_source`). Whoever may say that a
 message came before, or will not come, can make others' messages vanish: so it needs the right
-Manage, and says so of the one source alone.
+Manage, and says so of the one source alone. All bridges of the namespace must know what it asks
+for: each may be the next leader of its entity.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ def subscription_of(client: Client, path: EntityPath, properties: Mapping[Any, A
         return ""
     if not isinstance(found, str) or not found or "/" in found:
         raise InvalidField(texts.NO_RELAY_SUBSCRIPTION)
+    client.namespace.check_known(RELAY_SUBSCRIPTION)
     client.namespace.receive_entity(parse_path(f"{path.entity}/Subscriptions/{found}"))
     return found
 
@@ -112,6 +114,7 @@ class RelayingLink(SendingLink):
             MappingError, ServiceBusError: the message is refused; also one of which the relay has
                 said that it cannot come again.
         """
+        self.client.namespace.check_known(RELAY_SOURCE)
         bare, said = without_source(raw, self._source)
         _, number, at_ms, lowest = relay_source.read(said)
         partition = number >> relay_source.PARTITION_BITS
@@ -136,6 +139,7 @@ class RelayingLink(SendingLink):
         """Return the short id of the only subscription; EntityNotFound: it is gone."""
         if self._only is None:
             return b""
+        self.client.namespace.check_known(RELAY_SUBSCRIPTION)
         return short_id(incarnation_of(self.client.namespace.receive_entity(self._only)))
 
     def _copies(self, payload: bytes) -> Iterator[Outgoing]:

@@ -32,7 +32,7 @@ from bridge.model.duration import MAX_MS
 from bridge.model.entity import Subscription, Topic
 from bridge.model.filters.errors import REASON, FilterException
 from bridge.model.filters.rules import Failure, Match, RuleSet, Selection
-from bridge.model.name import short_id
+from bridge.model.name import SHORT_ID_BYTES, short_id
 from bridge.model.tiers import effective_time_to_live_ms
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
@@ -81,6 +81,7 @@ class Fanout:
         self._moved = names.moved(topic.path)
         self._subscriptions: dict[bytes, Subscription] = {}
         self._sharded: dict[bytes, Subscription] = {}
+        self._gone: set[bytes] = set()
         self._rules: RuleSet[bytes] = RuleSet.of({}, new_id=new_id)
         self.numbers = numbers
         self._left_out = left_out
@@ -94,10 +95,20 @@ class Fanout:
             self._rules = RuleSet.of(rules, new_id=self._new_id)
         self._subscriptions = there
         self._sharded = {short: each for short, each in there.items() if count_of(each) > 1}
+        self._gone.difference_update(there)
         self._ttl_cap_ms = topic.default_message_time_to_live_ms
         absent = [short for short in self.numbers if short not in there]
         for short in absent[:-FORGOTTEN_KEPT]:
             del self.numbers[short]
+
+    def is_missing(self, short: bytes) -> bool:
+        """Whether the definition lacks a subscription that may be there (`give_up`)."""
+        is_known = short in self._subscriptions or short in self._gone
+        return not is_known and len(short) == SHORT_ID_BYTES
+
+    def give_up(self, short: bytes) -> None:
+        """Note that a subscription was deleted: what is for it alone is in the journal alone."""
+        self._gone.add(short)
 
     def publications(
         self,

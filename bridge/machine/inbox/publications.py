@@ -24,6 +24,7 @@ from bridge.wire.basic import encode_fields, text
 from bridge.wire.digest import with_key
 from bridge.wire.envelope import Item
 from bridge.wire.message_view import MessageView
+from bridge.wire.relay_source import take_target, with_target
 from bridge.wire.sessions import session_id_of
 
 EXPIRED_REASON = "TTLExpiredException"
@@ -35,6 +36,9 @@ class Publications:
 
     Args:
         new_id: the source of `newid()` in a topic's rules; a queue needs none.
+
+    Attributes:
+        fanout: a topic's subscriptions; `None` for a queue.
     """
 
     def __init__(
@@ -53,10 +57,10 @@ class Publications:
         self._dead = names.dead_letter_queue(entity.path)
         self._copy = stamp.copy_to(names.journal(entity.path))
         self._copy_dead = stamp.copy_to(names.journal(entity.path), names.moved(entity.path))
-        self._fanout: Fanout | None = None
+        self.fanout: Fanout | None = None
         if isinstance(entity, Topic):
             assert new_id is not None, "rules may need it"
-            self._fanout = Fanout(entity, memory.subscriptions, memory.left_out, new_id)
+            self.fanout = Fanout(entity, memory.subscriptions, memory.left_out, new_id)
         self.update(entity, tier)
 
     def update(self, entity: SendEntity, tier: Tier) -> None:
@@ -67,8 +71,8 @@ class Publications:
         self._ttl_cap_ms = min(
             entity.default_message_time_to_live_ms, TIER_TIME_TO_LIVE_MAX_MS[tier]
         )
-        if self._fanout is not None and isinstance(entity, Topic):
-            self._fanout.update(entity)
+        if self.fanout is not None and isinstance(entity, Topic):
+            self.fanout.update(entity)
 
     def digest(self, item: Item) -> bytes | None:
         """Return the digest that identifies a message; `None`: no id, or no duplicate detection."""
@@ -91,10 +95,10 @@ class Publications:
             fields += self._accepted(item, enqueued_ms)
         if item.ttl_ms is not None:
             fields += stamp.OWN_TTL
-        if self._fanout is None:
+        if self.fanout is None:
             return (self._to_queue(item.properties, item.body, fields, ttl_ms),)
         view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=ttl_ms)
-        return self._to_subscriptions(self._fanout, view, identity, fields, known)
+        return self._to_subscriptions(self.fanout, view, identity, fields, known)
 
     def activated(
         self,
@@ -105,15 +109,16 @@ class Publications:
         known: Known | None = None,
     ) -> Sequence[Publication]:
         """Return the publications of a scheduled message that is due."""
+        target, properties = take_target(waiting.properties)
         ttl_ms = self._ttl_ms(waiting.ttl_ms)
         fields = stamp.activated(number, enqueued_ms, waiting.identity, ttl_ms, waiting.number)
         if waiting.ttl_ms is not None:
             fields += stamp.OWN_TTL
-        if self._fanout is None:
-            return (self._to_queue(waiting.properties, body, fields, ttl_ms),)
-        item = Item(waiting.properties, body, waiting.ttl_ms)
+        if self.fanout is None:
+            return (self._to_queue(properties, body, fields, ttl_ms),)
+        item = Item(properties, body, waiting.ttl_ms, target=target)
         view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=ttl_ms)
-        return self._to_subscriptions(self._fanout, view, waiting.identity, fields, known)
+        return self._to_subscriptions(self.fanout, view, waiting.identity, fields, known)
 
     def scheduled(
         self, item: Item, identity: bytes, number: int, now_ms: int, where: BucketKey
@@ -138,14 +143,14 @@ class Publications:
         fields = stamp.waiting(number, identity, item.scheduled_ms, item.ttl_ms) + copy
         if self._detects:
             fields += self._accepted(item, now_ms)
-        return stamp.put(item.properties, fields)
+        return stamp.put(with_target(item.properties, item.target), fields)
 
     def expired(self, item: Item, now_ms: int) -> Sequence[Publication]:
         """Return the publications of a message that expired before it had a number."""
-        if self._fanout is not None:
+        if self.fanout is not None:
             number, enqueued_ms = self._place(item, now_ms)
             view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=None)
-            expired = self._fanout.expired(view, EXPIRED_REASON, EXPIRED_DESCRIPTION)
+            expired = self.fanout.expired(view, EXPIRED_REASON, EXPIRED_DESCRIPTION)
             return self._journal.counted(expired)
         entity = self._entity
         if isinstance(entity, Queue) and entity.dead_lettering_on_message_expiration:
@@ -174,9 +179,9 @@ class Publications:
             known: the journal's entry of it.
         """
         number, enqueued_ms = self._place(item, now_ms, known)
-        if self._fanout is not None:
+        if self.fanout is not None:
             view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=None)
-            made = self._fanout.buried(view, reason, description, identity, known)
+            made = self.fanout.buried(view, reason, description, identity, known)
             return self._journal.counted(made)
         fields = stamp.active(number, enqueued_ms, identity, None)
         fields += encode_fields(
@@ -245,3 +250,10 @@ class Publications:
             own_ms = None
         ttl_ms = effective_time_to_live_ms(own_ms, self._ttl_cap_ms)
         return None if ttl_ms >= MAX_MS else ttl_ms
+
+
+def waiting_of(item: Item, identity: bytes, number: int) -> stamp.Waiting:
+    """Return a message that waits for its time, as if it came out of a bucket."""
+    assert item.scheduled_ms is not None
+    properties = with_target(item.properties, item.target)
+    return stamp.Waiting(number, identity, item.scheduled_ms, item.ttl_ms, properties)

@@ -46,7 +46,7 @@ from bridge.machine.inbox.known import Known
 from bridge.machine.inbox.numbers import Numbers
 from bridge.machine.inbox.pending import identity_hash
 from bridge.machine.inbox.publication import Publication
-from bridge.machine.inbox.publications import Publications
+from bridge.machine.inbox.publications import Publications, waiting_of
 from bridge.machine.inbox.sequencer_memory import Memory
 from bridge.machine.inbox.wheel import BucketKey, place
 from bridge.machine.usage.idleness import is_temporary, key_of
@@ -104,6 +104,7 @@ class Sequencer:
     Attributes:
         memory: the counters, times, scheduled messages and all else that a successor needs.
         journal: makes and counts the entries of the journal.
+        fanout: a topic's subscriptions; `None` for a queue.
         duplicates: number of messages dropped as duplicates.
         copies_again, copies_too_late: numbers of forwarded and relayed messages (`Came`).
     """
@@ -122,6 +123,7 @@ class Sequencer:
         self._activated: list[stamp.Waiting] = []
         self._numbers = Numbers(memory, is_partitioned=entity.enable_partitioning)
         self._publications = Publications(entity, tier, memory, self.journal, self._numbers, new_id)
+        self.fanout = self._publications.fanout
         self._take(entity, tier)
 
     def update(self, entity: SendEntity, tier: Tier) -> None:
@@ -344,7 +346,7 @@ class Sequencer:
         assert item.scheduled_ms is not None
         where = place(item.scheduled_ms, now_ms)
         if not self.memory.wheel.is_usable(where):
-            unplaced.append(Unplaced(_waiting(item, identity, number), item.body))
+            unplaced.append(Unplaced(waiting_of(item, identity, number), item.body))
             return self._publications.unplaced(item, identity, number, now_ms)
         return self._publications.scheduled(item, identity, number, now_ms, where)
 
@@ -371,7 +373,7 @@ class Sequencer:
             made = self._publications
             return made.active(item, identity, known.number, known.enqueued_ms, known)
         assert item.scheduled_ms is not None
-        waiting = _waiting(item, identity, known.number)
+        waiting = waiting_of(item, identity, known.number)
         if not self.is_pending(waiting):
             return self._activated_again(waiting, item.body)
         if item.scheduled_ms > now_ms:
@@ -412,9 +414,3 @@ class Sequencer:
             f"'{self.entity.path}', or is no longer scheduled."
         )
         return SenderAnswer(reply_to, reply.encode_refused(MessageNotFound.condition, description))
-
-
-def _waiting(item: Item, identity: bytes, number: int) -> stamp.Waiting:
-    """Return a message that waits for its time, as if it came out of a bucket."""
-    assert item.scheduled_ms is not None
-    return stamp.Waiting(number, identity, item.scheduled_ms, item.ttl_ms, item.properties)

@@ -20,6 +20,7 @@ class LargeArrival:
     def __init__(self, delivery: Delivery, envelope: LargeEnvelope) -> None:
         self.delivery = delivery
         self.unacked: UnackedArrival | None = None
+        self._again: SendCommand | RefusedItem | None = None
         self._envelope = envelope
 
     @property
@@ -27,11 +28,18 @@ class LargeArrival:
         """Whether `step` has returned all parts."""
         return self._envelope.is_over
 
+    def put_back(self, command: SendCommand | RefusedItem) -> None:
+        """Have the next `step` return a command again, which could not be carried out yet."""
+        self._again = command
+
     def step(self) -> SendCommand | RefusedItem | None:
         """Return the command of the next part; `None`: more of the envelope was checked first.
 
         The dead letter of an envelope that is not whole comes before any part.
         """
+        if self._again is not None:
+            command, self._again = self._again, None
+            return command
         if self._envelope.is_checked:
             return self._envelope.part()
         try:

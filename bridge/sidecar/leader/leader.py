@@ -58,6 +58,7 @@ from bridge.sidecar.leader.orderly_end import OrderlyEnd
 from bridge.sidecar.leader.ownership_token import SITE, OwnershipToken
 from bridge.sidecar.leader.snapshots import Snapshots
 from bridge.sidecar.leader.takeover import read_journal, take_over
+from bridge.sidecar.leader.target_search import TargetSearch
 from bridge.sidecar.leader.unacked_arrivals import UnackedArrival, UnackedArrivals
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.topology import names, parts
@@ -107,6 +108,10 @@ async def _at_once(error: BrokerError) -> None:
     """Wait for nothing: nobody makes resources again."""
 
 
+async def _looked_already() -> None:
+    """Wait for nothing: nobody reads definitions."""
+
+
 class Leader:
     """One term: waits for the inbox, leads the entity, and ends at a failure or by `stop`.
 
@@ -114,6 +119,7 @@ class Leader:
         made_again: called with the error that ends a term; waits while a resource of the entity is
             missing. Until then the term keeps its inbox: another process would lead through an
             exchange that does not have all its bindings yet.
+        looked: see `TargetSearch`.
 
     Attributes:
         name: the entity's path.
@@ -122,6 +128,7 @@ class Leader:
         unacked: the arrivals that need more than one hand-over; set with `in_flight`.
         orderly_end: ends the term when all is confirmed; set with `in_flight`.
         meters: the entity's counters.
+        connection: the connection that the term works on.
         waits: takes note of what waits, for health.
         elected: set when RabbitMQ has elected this process: it takes over, or leads.
         over: why the term ends, or has ended, without a fault; else `None`.
@@ -146,6 +153,7 @@ class Leader:
         shared: SharedConnection,
         clock: Callable[[], int] = now_ms,
         made_again: Callable[[BrokerError], Awaitable[None]] = _at_once,
+        looked: Callable[[], Awaitable[None]] = _looked_already,
     ) -> None:
         self.name = state.entity.path
         self.meters = state.meters
@@ -156,11 +164,12 @@ class Leader:
         self.on_refused: Callable[[PublishRefused], None] | None = None
         self._term = os.urandom(16)
         self._state = state
-        self._connection = connection
+        self.connection = connection
         self._shared = shared
         self._boot = shared.boot
         self._clock = clock
         self._made_again = made_again
+        self._search = TargetSearch(self, looked)
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -301,7 +310,7 @@ class Leader:
     @property
     def is_blocked(self) -> bool:
         """Whether RabbitMQ has an alarm and reads nothing of the connection."""
-        return self._connection.is_blocked
+        return self.connection.is_blocked
 
     @property
     def may_have_more(self) -> bool:
@@ -318,9 +327,9 @@ class Leader:
 
         While RabbitMQ does not answer (an alarm) the meter keeps its last count.
         """
-        if self._connection.is_blocked:
+        if self.connection.is_blocked:
             return
-        with contextlib.suppress(BrokerError), self._connection.channel_soon() as channel:
+        with contextlib.suppress(BrokerError), self.connection.channel_soon() as channel:
             self.meters.ready = (await queue_state(channel, names.inbox(self.name))).messages
 
     def submit(
@@ -345,7 +354,7 @@ class Leader:
         """Publish a segment of the history, whose stream the first segment makes."""
         if not self._has_history:
             exchange = names.active_exchange(self.name)
-            await make_on_use(self._connection, parts.history(self.name), exchange)
+            await make_on_use(self.connection, parts.history(self.name), exchange)
             self._has_history = True
         self.submit((publication,), then=then, site="sequencer.journal")
 
@@ -356,7 +365,7 @@ class Leader:
                 note = self.sequencer.journal.note_left_out(memory)
                 self.submit((note,), site="sequencer.journal")
 
-        self._publishing = publishing = await self._connection.channel()
+        self._publishing = publishing = await self.connection.channel()
         active = {} if isinstance(self.entity, Topic) else queues_by_key(self.entity)
         self.in_flight = InFlight(
             publishing,
@@ -387,7 +396,7 @@ class Leader:
         await publishing.publisher.confirm_select()
         await take_address(publishing)
         await self.in_flight.move(self._token.publish(), site=SITE)
-        self._consuming = consuming = await self._connection.channel()
+        self._consuming = consuming = await self.connection.channel()
         consuming.on_closed = self.fail
         await consuming.consumers.qos(self._arrivals.prefetch)
         inbox = names.inbox(self.name)
@@ -420,7 +429,7 @@ class Leader:
         state = self._state
         replay = await read_journal(
             state,
-            self._connection,
+            self.connection,
             self.in_flight,
             term=self._term,
             boot=self._boot,
@@ -449,7 +458,7 @@ class Leader:
         self._publish_again(self.in_flight.release())
         # The snapshot implies that all earlier publications have reached their queues.
         await self.in_flight.wait_confirmed()
-        await publish_again(self, state, self._connection, self._clock())
+        await publish_again(self, state, self.connection, self._clock())
         self._snapshots = Snapshots(self.sequencer, self._term, self._boot, self._loop.time)
         self._write_snapshot(self._snapshots)
         await self.in_flight.wait_confirmed()
@@ -462,12 +471,12 @@ class Leader:
         A sequencer that goes on in the same process knows them already. Without a stream there is
         no segment yet: the journal has all that was accepted.
         """
-        self._has_history = await is_there(self._connection, names.history(self.name))
+        self._has_history = await is_there(self.connection, names.history(self.name))
         if not self._has_history:
             return
         unreadable = await read_history(
             self._state.entity,
-            self._connection,
+            self.connection,
             self.in_flight,
             self.sequencer.memory.history,
             term=self._term,
@@ -537,7 +546,13 @@ class Leader:
         folds_keys = entity.enable_partitioning and entity.folds_session_ids
         scheduled = self._buckets.messages
         large_until_s = 0.0
-        while arrivals and self.takes and self.in_flight.has_room and scheduled.has_room:
+        while (
+            arrivals
+            and self.takes
+            and not self._search.is_on
+            and self.in_flight.has_room
+            and scheduled.has_room
+        ):
             delivery = arrivals.next()
             if self._large is None:
                 self._large = large_arrival(delivery, folds_keys=folds_keys)
@@ -560,6 +575,8 @@ class Leader:
             )
             if is_held and not isinstance(command, arrival.TokenArrival | arrival.Used):
                 return
+            if self._search.must_wait(command):
+                return
             if type(command) is arrival.TokenArrival:
                 self._token.take(delivery, command.term, self.in_flight)
             else:
@@ -570,6 +587,9 @@ class Leader:
         """Carry out a step of an arrival with many messages: check some, or number a part."""
         command = large.step()
         if command is None:
+            return
+        if self._search.must_wait(command):
+            large.put_back(command)
             return
         if type(command) is arrival.RefusedItem:
             self._large = None

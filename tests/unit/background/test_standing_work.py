@@ -55,6 +55,10 @@ AWAITED = {
     ("sidecar/leader/leader.py", "run"): "awaited by the function that begins it",
     ("sidecar/leader/leader.py", "start"): "its error ends the leader's term",
     ("sidecar/subscriptions/left_out.py", "_ask"): "awaited by the function that begins it",
+    (
+        "sidecar/leader/target_search.py",
+        "_seek",
+    ): "awaited, or cancelled, by the function that begins it",
 }
 """Tasks outside of the supervisor and of `background.tasks`, and who sees how they end."""
 

@@ -39,7 +39,7 @@ class Connection:
         self.instance = b""
         self._under_way = Tasks()
         self._answers: dict[str, Answers] = {}
-        self.on_here: Callable[[bytes, bytes], None] = lambda bridge, queue: None
+        self.on_here: Callable[[bytes, bytes, str], None] = lambda bridge, queue, features: None
         self._rabbitmq = rabbitmq
 
     def post(
@@ -61,11 +61,15 @@ class Connection:
         what = string(table, "do")
         await self._answers[what](Question(what, table, address="", exchange=""))
 
-    def tell_here(self, bridge: bytes) -> bool:
+    def tell_here(self, bridge: bytes, features: str) -> bool:
         """Tell all bridges of this one's queue."""
         for each in self._rabbitmq.queues.values():
-            asyncio.get_running_loop().call_soon(each.on_here, bridge, self.instance)
+            asyncio.get_running_loop().call_soon(each.on_here, bridge, self.instance, features)
         return True
+
+    async def others(self) -> list[bytes]:
+        """List the queues of other bridges."""
+        return [each for each in self._rabbitmq.queues if each != self.instance]
 
 
 class Bridge:
@@ -75,7 +79,8 @@ class Bridge:
         self.standbys = Standbys(name)
         self._rabbitmq = rabbitmq
         self._connection = connection = Connection(rabbitmq)
-        self.membership = Membership(self.standbys, *cast(Any, (connection,) * 3))
+        part = cast(Any, connection)
+        self.membership = Membership(self.standbys, part, part, part, connection.others)
 
     def connect(self, queue: bytes) -> None:
         """Listen to a queue of a new name."""
@@ -111,6 +116,74 @@ async def test_a_bridge_whose_queue_was_gone_tells_again_what_it_consumes(
     for each in running:
         each.cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+class EarlierBridge(Connection):
+    """A bridge of an earlier version, which takes every question and knows no feature."""
+
+    async def hear(self, table: Table) -> None:
+        """Take another bridge's question."""
+
+    def connect(self, queue: bytes, *, tells: bool) -> None:
+        """Listen to a queue; the oldest versions tell nobody."""
+        self.instance = queue
+        if tells:
+            self.tell_here(b"earlier", "")
+        self._rabbitmq.queues[queue] = self
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_a_feature_is_known_when_no_bridge_of_an_earlier_version_runs(
+    monkeypatch: pytest.MonkeyPatch, tells: bool
+) -> None:
+    """Each may be the next leader; the oldest ones are found though they say nothing."""
+    monkeypatch.setattr(membership, "RETURN_S", 0.0)
+    monkeypatch.setattr(membership, "HERE_S", 0.3)
+    rabbitmq = RabbitMQ()
+    first, second = Bridge(rabbitmq, b"one"), Bridge(rabbitmq, b"two")
+    both = [first.membership, second.membership]
+    first.connect(b"queue one")
+    running = [asyncio.create_task(each.run()) for each in both]
+    feature = next(iter(membership.FEATURES))
+    assert first.membership.knows(feature)
+    assert first.membership.knows("another"), "no other bridge is there"
+    second.connect(b"queue two")
+    await until(lambda: all(each.standbys.others for each in (first, second)))
+    for _ in range(20):
+        assert first.membership.knows(feature), "a bridge that begins says at once what it knows"
+        await asyncio.sleep(0.05)
+    assert not first.membership.knows("another")
+
+    earlier = EarlierBridge(rabbitmq)
+    earlier.connect(b"queue three", tells=tells)
+    await until(lambda: not any(each.knows(feature) for each in both))
+    del rabbitmq.queues[b"queue three"]
+    await until(lambda: all(each.knows(feature) for each in both))
+    for each in running:
+        each.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_the_list_of_bridges_may_have_one_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """RabbitMQ keeps the queue of a dead node's bridge, which takes nothing."""
+    monkeypatch.setattr(membership, "HERE_S", 0.1)
+    rabbitmq = RabbitMQ()
+    bridge = Bridge(rabbitmq, b"one")
+    listed: list[None] = []
+
+    async def running() -> list[bytes]:
+        listed.append(None)
+        return [b"gone"]
+
+    bridge.membership._running = running
+    bridge.connect(b"queue one")
+    telling = asyncio.create_task(bridge.membership.run())
+    await until(lambda: len(listed) > 3)
+    assert bridge.membership.knows(next(iter(membership.FEATURES)))
+    telling.cancel()
+    await asyncio.gather(telling, return_exceptions=True)
 
 
 async def _is_alone(bridge: Bridge) -> bool:

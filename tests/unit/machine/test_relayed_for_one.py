@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.machine.inbox.arrival import ExpiredUnnumbered, RefusedItem, SendCommand
 from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.targets import missing_target
+from bridge.machine.inbox.wheel import place
 from bridge.message.envelopes import RelayedCopy, item_of
-from bridge.model.entity import Rule, SqlFilter, Subscription, Topic
+from bridge.model.entity import Rule, SqlFilter, Subscription, Tier, Topic
 from bridge.model.name import short_id
 from bridge.topology.definitions import incarnation_of
 from bridge.wire import copies, headers
@@ -22,6 +25,7 @@ from bridge.wire.relay_source import (
     target_field,
     target_in_front,
 )
+from bridge.wire.stamp import unwait
 from tests.unit.machine.test_relayed import ENVELOPES, a_sequencer, plain, read_envelope, send
 
 NEVER = (Rule(name="never", filter=SqlFilter(expression="1 = 0")),)
@@ -92,3 +96,50 @@ def test_without_a_relays_word_no_subscription_is_heeded(*, is_cut: bool) -> Non
     (item,) = read_envelope(ENVELOPES.of(replace(plain(), properties=properties))).items
     assert item.target is None
     assert item.properties == bare
+
+
+def test_a_subscription_that_is_not_known_yet_is_looked_for_before_its_message_is_numbered() -> (
+    None
+):
+    """Its bridge has made it this instant, perhaps; what was deleted is given up."""
+    sequencer, unknown = a_sequencer(entity=replace(EVENTS, subscriptions=(LEDGER,))), b"absent"
+    fanout = sequencer.fanout
+    assert fanout is not None
+    known = read_envelope(ENVELOPES.of(plain(), for_one(1, SHORTS["ledger"])))
+    assert missing_target(fanout, known) is None
+    command = read_envelope(ENVELOPES.of(plain(), for_one(2)))
+    assert missing_target(fanout, command) == SHORTS["audit"]
+    refused = RefusedItem(replace(plain(), target=unknown), "why", "because")
+    assert missing_target(fanout, refused) == unknown
+    assert missing_target(fanout, ExpiredUnnumbered(refused.item)) == unknown
+    assert missing_target(fanout, replace(refused, item=plain())) is None
+    forged = replace(refused, item=replace(plain(), target=b"no short id"))
+    assert missing_target(fanout, forged) is None
+
+    sequencer.update(EVENTS, Tier.STANDARD)
+    assert missing_target(fanout, command) is None
+    fanout.give_up(unknown)
+    assert missing_target(fanout, refused) is None
+    assert missing_target(a_sequencer().fanout, command) is None, "a queue has no subscriptions"
+
+
+@pytest.mark.parametrize("has_bucket", [False, True])
+def test_a_message_that_waits_for_its_time_keeps_its_only_subscription(*, has_bucket: bool) -> None:
+    """A native publisher's, sent back from a subscription; RabbitMQ sorts headers in a bucket."""
+    sequencer = a_sequencer(entity=EVENTS)
+    item = replace(plain(), target=SHORTS["audit"], scheduled_ms=5_000)
+    command = SendCommand(bytes(16), [item])
+    where = place(item.scheduled_ms or 0, 0)
+    if has_bucket:
+        sequencer.memory.wheel.add(where)
+    applied = sequencer.apply(command, 0)
+    if not has_bucket:
+        (unplaced,) = applied.unplaced
+        waiting = unplaced.waiting
+    else:
+        (stored,) = applied.publications
+        basic = Properties.decode(stored.properties)
+        basic.headers = dict(sorted((basic.headers or {}).items()))
+        waiting = unwait(basic.encode())
+    made = list(sequencer.activate(waiting, item.body, 5_000))
+    assert reached(made) == {"audit"}
