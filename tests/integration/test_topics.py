@@ -11,11 +11,17 @@ import pytest
 import pytest_asyncio
 
 from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.errors import BrokerSilent
 from bridge.engine.api import Abandon, DeadLetter, Defer, ReceiveMode
+from bridge.engine.clock import now_ms
+from bridge.machine.inbox.left_out import Missed
 from bridge.model import entity as model
 from bridge.model.errors import EntityNotFound, NotAllowed, QuotaExceeded
 from bridge.model.filters.errors import InvalidRule
 from bridge.model.name import EntityPath, SubQueue, parse_path
+from bridge.sidecar.leader.routes import short_of
+from bridge.sidecar.subscriptions import catch_up
+from bridge.sidecar.subscriptions.catch_up import CatchUp
 from bridge.wire.basic import Properties
 from bridge.wire.record import Record
 from tests.fixtures.broker import Broker
@@ -323,6 +329,31 @@ async def test_a_full_topic_refuses_sends(door: Door) -> None:
     for name in ("one", "other"):
         client = door.client(path=EntityPath(f"small/subscriptions/{name}"))
         assert [each.sequence_number for each in await client.receive(3)] == [1, 2, 3]
+
+
+async def test_a_subscription_that_catches_up_publishes_no_longer_than_its_topic_waits(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic goes on after that, and so may a leader that is to hand over."""
+    monkeypatch.setattr(catch_up, "HOLD_S", 0.2)
+    monkeypatch.setattr(catch_up, "BATCH", 1)
+    count = 600
+    await door.namespace.send(EVENTS, [outgoing(f"{number}") for number in range(count)])
+    await until(lambda: door.sidecar.leading)
+    (leader,) = door.sidecar.leading
+    subscription = door.namespace.directory.find("events/subscriptions/all")
+    assert isinstance(subscription, model.Subscription)
+    short, numbers = short_of(subscription), leader.sequencer.memory.subscriptions
+    await until(lambda: numbers.get(short) == count and not leader.in_flight.open)
+    missed = Missed(1, now_ms())
+    async with door.sidecar.pool.apart("catches up") as lease:
+        catching = CatchUp(leader, subscription, missed, lease, now_ms)
+        channel = await lease.channel()
+        await channel.publisher.confirm_select()
+        with pytest.raises((BrokerSilent, TimeoutError)):
+            await catching._publish_last(channel)
+    assert missed.number < count, "it has published on while the leader went on"
+    assert leader.in_flight.has_room
 
 
 async def test_what_is_published_past_the_topic_is_numbered_for_that_subscription(

@@ -111,9 +111,10 @@ class CatchUp:
     async def _publish_last(self, channel: Channel) -> None:
         """Publish what is left, while the leader publishes nothing, for `HOLD_S` at most.
 
-        After that time the leader goes on, and this fails, but no batch is cut off: it would be
-        published again.
+        After that time the leader goes on, and this fails. The batch that is under way then is the
+        last one, and not cut off: it would be published again.
         """
+        loop = asyncio.get_running_loop()
         in_flight = self._leader.in_flight
         in_flight.holds += 1
         is_held = True
@@ -125,16 +126,18 @@ class CatchUp:
                 in_flight.holds -= 1
                 self._leader.go_on()
 
-        timer = asyncio.get_running_loop().call_later(HOLD_S, go_on)
+        until_s = loop.time() + HOLD_S
+        timer = loop.call_at(until_s, go_on)
         try:
-            await in_flight.wait_confirmed()
-            end = await self._mark_end()
-            while await self._publish_batch(channel, BATCH):
+            async with asyncio.timeout_at(until_s):
+                await in_flight.wait_confirmed()
+                end = await self._mark_end()
+            while is_held and await self._publish_batch(channel, BATCH, until_s):
                 pass
-            if self._journal.end < end:
-                raise BrokerSilent(text=f"the journal of {self._name!r} is not read to its end")
             if not is_held:
                 raise BrokerSilent(text=f"{self._name!r} took longer than {HOLD_S:g} s")
+            if self._journal.end < end:
+                raise BrokerSilent(text=f"the journal of {self._name!r} is not read to its end")
             self._end()
         finally:
             timer.cancel()
@@ -167,8 +170,14 @@ class CatchUp:
             note = self._leader.sequencer.journal.note_left_out(self._leader.sequencer.memory)
             self._leader.submit((note,), site="sequencer.journal")
 
-    async def _publish_batch(self, channel: Channel, count: int) -> bool:
-        """Publish up to `count` missed messages; return whether there may be more."""
+    async def _publish_batch(
+        self, channel: Channel, count: int, until_s: float | None = None
+    ) -> bool:
+        """Publish up to `count` missed messages; return whether there may be more.
+
+        Args:
+            until_s: until when they may be read (the loop's clock).
+        """
         found: list[StreamEntry] = []
         size = 0
         last = self._missed.number - 1
@@ -182,7 +191,8 @@ class CatchUp:
                 size += len(entry.body)
             return STOP if len(found) >= count or size >= BATCH_BYTES else number + 1
 
-        await self._journal.scan(last + 1, take, prefetch=PREFETCH)
+        async with asyncio.timeout_at(until_s):
+            await self._journal.scan(last + 1, take, prefetch=PREFETCH)
         is_full = len(found) >= count or size >= BATCH_BYTES
         async with asyncio.timeout(CONFIRM_S if count == 1 else None):
             await asyncio.gather(*[self._publish(channel, entry) for entry in found])
