@@ -66,8 +66,7 @@ class Sidecar:
         poison: takes note of input that could not be handled.
         companion: additional work for the entities that this process leads.
         supervisor: keeps the leaders running.
-        whole: waits while an entity is known to lack a resource: its exchange may lack bindings.
-        looked: waits until all definitions are read anew.
+        whole, looked: wait for an entity's missing resources, and for a look at all definitions.
         standbys: what is known of the other bridges; of none unless given.
 
     Attributes:

@@ -21,8 +21,9 @@ class Lack:
         path: the path of the entity that stands on the resource, or `SHARED`.
         name: the resource in words, such as `the queue 'orders'`.
         is_route: whether numbered messages take this way.
-        is_silent: whether RabbitMQ confirmed what was published without it, so that the journal
-            alone may have some messages: not while the exchange, or the queue of an entity that is
+        is_silent: whether RabbitMQ may have confirmed what was published without it, so that the
+            journal alone may have some messages. Also of an exchange that is missing: the binding
+            may have been deleted before. Not while the journal, or the queue of an entity that is
             no topic, is missing.
         takes_dead_letters: whether the stream of moved messages alone may have RabbitMQ's own dead
             letters without it. They wait for a missing dead-letter queue, but no more once it is
@@ -67,10 +68,11 @@ def lacking(bases: Mapping[str, str], changes: Iterable[Change]) -> list[Lack]:
 def _is_silent(resource: Resource, gone: Container[str]) -> bool:
     if not isinstance(resource, Binding) or not resource.source.endswith(names.ACTIVE_SUFFIX):
         return False
-    is_of_queue = resource.destination.startswith(resource.source.removesuffix(names.ACTIVE_SUFFIX))
+    base = resource.source.removesuffix(names.ACTIVE_SUFFIX)
+    is_of_queue = resource.destination.startswith(base)
     is_of_topic = names.SUBSCRIPTIONS in resource.destination
     is_looked_for = is_of_queue and not is_of_topic and resource.destination in gone
-    return resource.source not in gone and not is_looked_for
+    return base + names.JOURNAL_SUFFIX not in gone and not is_looked_for
 
 
 def _takes_dead_letters(resource: Resource, gone: Container[str]) -> bool:

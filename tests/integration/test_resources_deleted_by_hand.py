@@ -21,6 +21,7 @@ from bridge.engine.administration import reconciler
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath, SubQueue, short_id
+from bridge.sidecar.leader.leader import Leader
 from bridge.topology import definitions, lacking, names, parts
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.resources import Binding, Exchange, Policy, Queue, Resource
@@ -416,20 +417,30 @@ async def sent_and_unbound(door: Door, live: HttpBroker, case: Case) -> set[str]
     return set(texts)
 
 
+def leader_of(door: Door, case: Case) -> Leader:
+    """The leader of a case's entity."""
+    (leader,) = [each for each in door.sidecar.leading if each.name == case.name]
+    return leader
+
+
 async def arrived(door: Door, case: Case, texts: set[str]) -> None:
     """Receive until all have come, each once."""
-    client = door.client(path=EntityPath(case.name))
+    path = sub(case.name) if case.kind == "topic" else case.name
+    client = door.client(path=EntityPath(path))
     client.receiver.add_credit(100)
     await until(lambda: texts <= _bodies(client), within_s=WITHIN_S)
     assert len(client.received) == len(texts)
 
 
 UNBOUND = Case("unbound queue", "queue", from_active(names.active_queue))
+UNBOUND_TOPIC = Case("unbound topic", "topic", to_subscription)
+BOTH = pytest.mark.parametrize("case", [UNBOUND, UNBOUND_TOPIC], ids=lambda case: case.kind)
 
 
+@BOTH
 @pytest.mark.long
 async def test_a_leader_that_ends_before_it_finds_a_deleted_binding(
-    endpoint: Endpoint, broker: Broker
+    endpoint: Endpoint, broker: Broker, case: Case
 ) -> None:
     """The one that leads next finds it, and publishes again what the journal alone has."""
     async with (
@@ -437,11 +448,52 @@ async def test_a_leader_that_ends_before_it_finds_a_deleted_binding(
         open_door(endpoint, broker.management_url) as other,
     ):
         async with open_door(endpoint, broker.management_url) as door:
-            await door.namespace.apply(entity_of(UNBOUND))
+            await door.namespace.apply(entity_of(case))
             other.namespace.reconciler.due.wake()
-            await until(lambda: other.namespace.directory.find(UNBOUND.name))
-            texts = await sent_and_unbound(door, live, UNBOUND)
-        await arrived(other, UNBOUND, texts)
+            await until(lambda: other.namespace.directory.find(case.name))
+            texts = await sent_and_unbound(door, live, case)
+        await arrived(other, case, texts)
+
+
+@BOTH
+@pytest.mark.parametrize("is_sent_to", [True, False])
+async def test_a_binding_deleted_before_its_exchange_hides_nothing(
+    endpoint: Endpoint,
+    broker: Broker,
+    confirming: Channel,
+    monkeypatch: pytest.MonkeyPatch,
+    case: Case,
+    *,
+    is_sent_to: bool,
+) -> None:
+    """All bindings go with the exchange: which of them was not there before, nobody can see.
+
+    A publish tells the leader that the exchange is gone; else a look finds that.
+    """
+    monkeypatch.setattr(reconciler, "POLL_S", NEVER_S)
+    kind = "direct" if case.kind == "topic" else "fanout"
+    async with (
+        open_door(endpoint, broker.management_url) as door,
+        HttpBroker(endpoint, broker.management_url) as live,
+    ):
+        await door.namespace.apply(entity_of(case))
+        texts = await sent_and_unbound(door, live, case)
+        leader = leader_of(door, case)
+        await until(lambda: leader.meters.arrivals >= 2 and not leader.in_flight.open)
+        await delete(confirming, live, exchange(names.active_exchange, kind)(case.name, door))
+        if is_sent_to:
+            await door.namespace.send(EntityPath(case.name), [outgoing("last")])
+            texts.add("last")
+        else:
+            door.namespace.reconciler.due.wake()
+        await arrived(door, case, texts)
+        await until(lambda: case.name in [each.name for each in door.sidecar.leading])
+        terms = door.sidecar.meters[case.name].terms
+        await door.namespace.reconciler.due.looked()
+        assert (door.sidecar.meters[case.name].terms, door.sidecar.leading) == (
+            terms,
+            [leader_of(door, case)],
+        ), "it is published again once"
 
 
 @pytest.mark.long

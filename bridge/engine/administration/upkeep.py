@@ -64,12 +64,21 @@ class Leading(Protocol):
     def is_elsewhere(self, front: str) -> bool:
         """Whether another process leads an entity."""
 
-    async def stop_for(self, front: str, lacking: Collection[str]) -> None:
+    async def learn(self, front: str, lacking: Collection[str]) -> None:
+        """Read what `stop_for` is to know; called before it, as that must not wait."""
+
+    def stop_for(self, front: str, lacking: Collection[str]) -> bool:
         """End an entity's term: routes to these paths are missing.
 
         The next term begins when they are made again, and publishes again what may be in the
-        journal alone.
+        journal alone. It must not wait: no term may begin before the entity counts as incomplete.
+
+        Returns:
+            Whether the next term of this process does so.
         """
+
+    def has_noted(self, front: str) -> bool:
+        """Whether the present term has published again what the last `stop_for` has noted."""
 
 
 class ExchangeListener(Protocol):
@@ -331,15 +340,20 @@ class Upkeep:
             gone = (each for each in self._doubtful if self._directory.known(each) is None)
             for front in {*others, *gone}:
                 del self._doubtful[front]
+        for front in [each for each in self._doubtful if leading.leads(each)]:
+            if leading.has_noted(front):
+                del self._doubtful[front]
         doubted = [front for front in self._doubtful if leading.leads(front)]
         for front in doubted:
             routes.setdefault(front, set()).update(self._doubtful[front])
+        for front, paths in routes.items():
+            await leading.learn(front, paths)
         missing = {path.lower() for path in self._lacks}
         leading.end_look(missing.union(*(self._doubtful.pop(front) for front in doubted)))
         for front, paths in routes.items():
-            if paths and not leading.leads(front):  # perhaps nobody leads it now
-                self._doubt(front, paths)
-            await leading.stop_for(front, paths)
+            is_led = leading.leads(front)
+            if not (leading.stop_for(front, paths) and is_led) and paths:
+                self._doubt(front, paths)  # perhaps nobody leads it now
 
     def _doubt(self, front: str, paths: Collection[str]) -> None:
         """Note routes whose messages the journal alone may have, until this process leads."""

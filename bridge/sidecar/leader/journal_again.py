@@ -1,9 +1,11 @@
-"""Publishing again what a queue's journal has, when the journal alone may have it."""
+"""What a journal has and perhaps nothing else: a queue gets it again, of a topic it is found."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from bridge.broker.connection.pool import ConnectionLease
@@ -13,7 +15,8 @@ from bridge.machine.inbox.left_out import as_missed
 from bridge.machine.inbox.publication import Publication
 from bridge.model.entity import Queue, Topic
 from bridge.topology import names, shards
-from bridge.wire import headers
+from bridge.wire import copies, headers
+from bridge.wire.basic import bytes_in
 from bridge.wire.sessions import session_id_in
 
 if TYPE_CHECKING:
@@ -69,6 +72,47 @@ async def publish_again(
             count += len(batch.entries)
     log.warning("journal.published_again entity=%s messages=%d", leader.name, count)
     state.again_since_ms, state.routed_ms = None, now_ms
+
+
+async def arrived_before(
+    leader: Leader, since_ms: int, shorts: Collection[bytes]
+) -> dict[bytes, int]:
+    """Return the highest number that each subscription of a topic surely had at a time.
+
+    Args:
+        leader: the topic's, which is ready.
+        since_ms: the time (UTC ms).
+        shorts: the short ids of the subscriptions.
+
+    Raises:
+        BrokerError: the journal cannot be read.
+    """
+    sequencer, mark = leader.sequencer, os.urandom(MARK_BYTES)
+    numbers = {short: sequencer.memory.subscriptions.get(short, 0) for short in shorts}
+    stream = names.journal(leader.name)
+    found: dict[bytes, int] = {}
+
+    async def write() -> None:
+        await leader.write(sequencer.journal.note_left_out(sequencer.memory, mark))
+
+    def is_own(entry: StreamEntry) -> bool:
+        return (entry.properties.headers or {}).get(headers.IDENTITY, ("V", None))[1] == mark
+
+    end = await find_own(leader.connection, stream, write, is_own)
+
+    def take(entry: StreamEntry) -> bool:
+        raw = bytes_in(entry.properties.headers or {}, headers.COPIES)
+        with contextlib.suppress(ValueError):  # a native publisher's, perhaps
+            for short, number in copies.decode(raw)[0] if raw is not None else ():
+                if short in numbers:
+                    found[short] = min(found.get(short, number), number)
+        return entry.offset >= end or len(found) == len(numbers)
+
+    start = since(since_ms // 1000)
+    await read_until(leader.connection, stream, start, take, prefetch=PREFETCH)
+    return {
+        short: min(found.get(short, number + 1) - 1, number) for short, number in numbers.items()
+    }
 
 
 class _Batch:

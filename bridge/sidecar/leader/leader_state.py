@@ -88,8 +88,11 @@ class LeaderState:
         waits: takes note of what waits, for health.
         routed: for each subscription (short id), the number up to which all copies have surely
             reached its queue, as the last look at the bindings has shown.
+        unlooked: the subscriptions that this process has not looked at since it has led: they have
+            surely what was numbered before `routed_ms`.
         queued: the same, as far as the last look at the queues alone has shown.
-        routed_ms: when a look last found the routes of a queue (UTC ms).
+        routed_ms: when a look last found the routes of a queue (UTC ms); of a topic, the looks of
+            this process's predecessor.
         again_since_ms: the next term publishes again what the journal has since then.
     """
 
@@ -107,6 +110,7 @@ class LeaderState:
     companion: Companion = field(default_factory=Companion)
     waits: Waits = field(default_factory=Waits)
     routed: dict[bytes, int] = field(default_factory=dict)
+    unlooked: set[bytes] = field(default_factory=set)
     queued: dict[bytes, int] = field(default_factory=dict)
     routed_ms: int = 0
     again_since_ms: int | None = None
@@ -122,13 +126,19 @@ class LeaderState:
         self.attempts.clear()
 
     def begin_routes(self, sequencer: Sequencer, now_ms: int) -> None:
-        """Take the routes of a new sequencer for whole: its predecessor has looked so far.
+        """Take the routes of a new sequencer for whole until its predecessor's last look.
 
-        Of a queue, only until the looks before the last message that the predecessor numbered.
+        That was `LOOKED_MS` before the last message that the predecessor numbered, or later.
         """
-        self.routed = dict(sequencer.memory.subscriptions)
-        self.queued = dict(self.routed)
+        self.routed = {}
+        self.unlooked = set(sequencer.memory.subscriptions)
+        self.queued = dict(sequencer.memory.subscriptions)
         self.routed_ms = min(sequencer.memory.enqueued_ms or now_ms, now_ms) - LOOKED_MS
+
+    def look(self, routed: dict[bytes, int]) -> None:
+        """Note up to which numbers subscriptions have surely got their copies."""
+        self.routed |= routed
+        self.unlooked -= routed.keys()
 
     def is_successor(self, terms: Sequence[bytes]) -> bool:
         """Whether no other process has led since this process's last leading term.

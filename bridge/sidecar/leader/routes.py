@@ -4,11 +4,13 @@ RabbitMQ confirms a publish that one queue takes. When the binding to another qu
 hand, the journal alone may have the message. So each look that finds all routes of an entity proves
 what was published before it, and when a route is missing the next term publishes again what the
 journal has since: to a queue all of it, to a subscription what that may lack. A receiver drops
-second copies, as after a takeover.
+second copies, as after a takeover. When the exchange itself is missing, so are all its bindings,
+and any of them may have been deleted before it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -19,10 +21,14 @@ from bridge.machine.inbox.publication import Publication
 from bridge.machine.inbox.sequencer import Sequencer
 from bridge.model.entity import Subscription, Topic
 from bridge.model.name import short_id
+from bridge.sidecar.leader.journal_again import arrived_before
 from bridge.sidecar.leader.leader import Leader
 from bridge.sidecar.leader.leader_state import LeaderState, TermOver
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
+
+LEARN_S = 20.0
+"""How long a look may read a topic's journal."""
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +53,7 @@ class Routes:
         self._begun_ms = 0
         self._led: list[str] = []
         self._published: dict[str, dict[bytes, int]] = {}
+        self._noted: dict[str, Sequencer] = {}
 
     def begin_look(self) -> None:
         """Note the confirms so far: the messages have arrived if the look finds their routes."""
@@ -64,13 +71,12 @@ class Routes:
             state = self._states.get(key)
             if state is None:
                 continue
-            if key not in lacking:
+            if key not in lacking and not isinstance(state.entity, Topic):
                 state.routed_ms = self._begun_ms
             if isinstance(state.entity, Topic):
                 lack = {short_of(each) for each in _named(state.entity, lacking)}
-                for short, number in self._published.get(key, {}).items():
-                    if short not in lack:
-                        state.routed[short] = number
+                published = self._published.get(key, {})
+                state.look({each: published[each] for each in published if each not in lack})
 
     def leads(self, front: str) -> bool:
         """Whether this process leads an entity."""
@@ -87,18 +93,49 @@ class Routes:
         is_here = leader is not None and leader.has_begun
         return state is not None and not is_here and state.leaderless_ms is None
 
-    async def stop_for(self, front: str, lacking: Collection[str]) -> None:
-        """End an entity's term: routes to these paths are missing."""
-        state, leader = self._states.get(front), self._leaders.get(front)
-        if state is None or state.sequencer is None:
+    async def learn(self, front: str, lacking: Collection[str]) -> None:
+        """Learn from a topic's journal what these subscriptions had at the last look before."""
+        state, leader = self._states.get(front), self.leader_of(front)
+        if state is None or leader is None or not isinstance(state.entity, Topic):
             return
+        shorts = {short_of(each) for each in _named(state.entity, lacking)} & state.unlooked
+        if not shorts:
+            return
+        try:
+            async with asyncio.timeout(LEARN_S):
+                state.look(await arrived_before(leader, state.routed_ms, shorts))
+        except (BrokerError, TimeoutError) as error:
+            log.warning("subscription.unlearned topic=%s error=%r", leader.name, error)
+
+    def stop_for(self, front: str, lacking: Collection[str]) -> bool:
+        """End an entity's term: routes to these paths are missing, and will be made again.
+
+        Returns:
+            Whether all that they may lack follows; else this is to be called again when this
+            process leads the entity.
+        """
+        state, leader = self._states.get(front), self._leaders.get(front)
+        self._noted.pop(front, None)
+        if state is None or state.sequencer is None or self.is_elsewhere(front):
+            return False
+        is_whole = True
         if isinstance(state.entity, Topic):
             gone = _named(state.entity, lacking)
-            leave_out(state.sequencer, gone, state.routed, self._clock())
+            known = [each for each in gone if short_of(each) not in state.unlooked]
+            is_whole = len(known) == len(gone)
+            leave_out(state.sequencer, known, state.routed, self._clock())
         elif front in lacking:
             state.again_since_ms = state.routed_ms
         if leader is not None and leader.is_ready:
             stop_without(leader, "routes to its queues were deleted")
+        elif is_whole:
+            self._noted[front] = state.sequencer
+        return is_whole
+
+    def has_noted(self, front: str) -> bool:
+        """Whether the leader follows what `stop_for` has noted last; a second call: False."""
+        state, noted = self._states.get(front), self._noted.pop(front, None)
+        return state is not None and noted is not None and state.sequencer is noted
 
 
 def arrived(leader: Leader) -> dict[bytes, int]:
@@ -118,7 +155,7 @@ def arrived(leader: Leader) -> dict[bytes, int]:
 def leave_out(
     sequencer: Sequencer,
     subscriptions: Collection[Subscription],
-    arrived_before: Mapping[bytes, int],
+    routed: Mapping[bytes, int],
     now_ms: int,
 ) -> None:
     """Leave subscriptions out until they have got their missing messages."""
@@ -128,7 +165,9 @@ def leave_out(
         if short in memory.left_out:
             continue
         last = memory.subscriptions.get(short, 0)
-        first = min(arrived_before.get(short, 0), last) + 1
+        first = min(routed.get(short, 0), last) + 1
+        if first > last:
+            continue  # it has all that it was sent
         memory.left_out[short] = Missed(first, now_ms)
         log.warning("subscription.route_lost name=%s first=%d last=%d", each.path, first, last)
 

@@ -8,15 +8,14 @@ deleted. While they cannot be read it waits, and at last leaves the inbox to ano
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Protocol
 
+from bridge.background.waits import Waits
 from bridge.machine.inbox.arrival import Command
+from bridge.machine.inbox.sequencer import Sequencer
 from bridge.machine.inbox.targets import missing_target
 from bridge.topology import names
-
-if TYPE_CHECKING:
-    from bridge.sidecar.leader.leader import Leader
 
 SEEK_S = 10.0
 """How long a term waits for the definition. Then it ends in order."""
@@ -34,6 +33,26 @@ GONE = (
 )
 
 
+class SearchingTerm(Protocol):
+    """The term that searches; see `leader.Leader`."""
+
+    name: str
+    waits: Waits
+    sequencer: Sequencer
+
+    def start(self, work: Coroutine[None, None, None]) -> object:
+        """Start work as a task of the term."""
+
+    def note_poison(self, place: str, name: str, error: Exception | str) -> None:
+        """Take note of input that could not be handled."""
+
+    def leave(self, why: str) -> None:
+        """End in order."""
+
+    def go_on(self) -> None:
+        """Carry out waiting arrivals."""
+
+
 class TargetSearch:
     """The searches of one term.
 
@@ -44,7 +63,7 @@ class TargetSearch:
         is_on: a subscription is looked for: nothing may be numbered.
     """
 
-    def __init__(self, leader: Leader, looked: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, leader: SearchingTerm, looked: Callable[[], Awaitable[None]]) -> None:
         self.is_on = False
         self._leader = leader
         self._looked = looked

@@ -152,9 +152,17 @@ class Leaders:
     def end_look(self, lacking: object) -> None:
         """A look ends."""
 
-    async def stop_for(self, front: str, lacking: set[str]) -> None:
+    async def learn(self, front: str, lacking: set[str]) -> None:
+        """Read a journal."""
+
+    def stop_for(self, front: str, lacking: set[str]) -> bool:
         """End a term."""
         self.again.append((front, set(lacking)))
+        return True
+
+    def has_noted(self, front: str) -> bool:
+        """Its next term has not begun."""
+        return False
 
 
 def _all_there() -> Topology:
