@@ -53,6 +53,7 @@ class Authorization:
             found = self._put[audience] = asyncio.get_running_loop().create_task(
                 self._begin(audience), name=f"token of {audience}"
             )
+            found.add_done_callback(_heard)
         try:
             await asyncio.shield(found)
         finally:
@@ -128,3 +129,9 @@ class Authorization:
     def close(self) -> None:
         """Renew nothing any more."""
         self._tasks.cancel()
+
+
+def _heard(put: asyncio.Task[None]) -> None:
+    """Take a failure for heard: whoever waited for it may have been cancelled."""
+    if not put.cancelled():
+        put.exception()

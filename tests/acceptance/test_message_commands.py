@@ -19,6 +19,7 @@ from tests.acceptance.connecting import without_flag
 from tests.acceptance.sdk import client_of, send, take, unique
 from tests.fixtures.bridge import Bridge, StartBridge
 from tests.fixtures.broker import Broker
+from tests.fixtures.held_wire import HeldWire, Way
 from tests.fixtures.waiting import eventually
 
 LOCK = {"LockDuration": "PT60S"}
@@ -234,6 +235,23 @@ def test_nothing_is_removed_without_a_yes(busbridge: Busbridge) -> None:
         said = busbridge("receive", "settle", *how)
         assert (said.code, said.out) == (2, "")
         assert "give --yes" in said.err
+
+
+@pytest.mark.parametrize("count", [350, 700])
+def test_who_interrupts_a_login_reads_one_sentence(bridge: Bridge, make: Make, count: int) -> None:
+    """No traceback of the login that nobody waits for any more."""
+    wire = HeldWire(bridge.port)
+    try:
+        place = bridge.connection_string.replace(f":{bridge.port}", f":{wire.port}")
+        busbridge = make(place)
+        wire.hold_after(count, Way.BACK)
+        process = busbridge.start("peek", "look")
+        eventually(lambda: wire.is_held, "the bridge's answers do not come")
+        process.send_signal(signal.SIGINT)
+        said = busbridge.end(process)
+    finally:
+        wire.close()
+    assert (said.code, said.err.count("\n")) == (4, 1), said
 
 
 def test_an_interrupt_finishes_what_is_confirmed_and_gives_back_the_rest(
