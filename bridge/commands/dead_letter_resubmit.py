@@ -171,6 +171,7 @@ async def _resubmit(
         path,
         rules,
         _judge(selection, changes, source if arguments.new_id else None, editor),
+        selection=selection,
         wait_s=arguments.wait,
         doing="sending",
         done=f"sent to {to}",

@@ -168,6 +168,7 @@ async def _purge(
         path,
         rules_of(arguments, is_moving=False),
         judge,
+        selection=selection,
         wait_s=arguments.wait,
         doing="removing",
         done="removed",

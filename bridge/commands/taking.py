@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from bridge.commands.clock import now_ms
 from bridge.commands.errors import sentence_of
 from bridge.commands.exit_codes import ExitCode
+from bridge.commands.message_path import DEAD_LETTER
 from bridge.commands.output import Output
 from bridge.commands.taking_options import say_ended
 from bridge.operations.taking_account import TakingAccount
@@ -18,6 +19,7 @@ from bridge.operations.taking_effects import TakingEnd, TakingEnded
 if TYPE_CHECKING:
     from bridge.commands.taking_run import Judge
     from bridge.commands.undo_writing import UndoFile
+    from bridge.operations.selection import MessageSelection
     from bridge.operations.taking_rules import TakingRules
     from bridge.relay.running.outlet import Outlet
     from bridge.remote.namespace import RemoteNamespace
@@ -34,6 +36,7 @@ async def take(
     wait_s: float,
     doing: str,
     done: str,
+    selection: MessageSelection | None = None,
     outlet: Outlet | None = None,
     undo: Callable[[], AbstractContextManager[UndoFile | None]] = nullcontext,
     sessions: Mapping[str, int] | None = None,
@@ -45,6 +48,8 @@ async def take(
         judge, outlet, wait_s: see `TakingRun`.
         doing: what is being done, for the progress, such as "sending".
         done: what has become of those that were taken, such as "sent to orders".
+        selection: what is meant: of dead letters it is taken by number where the namespace can do
+            that.
         undo: opens the undo file, when the entity has let itself be received from.
         sessions: of an entity that requires sessions: how many are taken of each session, one
             session after the other. One that another receiver holds is left, and named.
@@ -54,6 +59,7 @@ async def take(
         RemoteError: the entity cannot be received from.
     """
     from bridge.commands.taking_run import TakingRun
+    from bridge.commands.taking_sources import ReceiverSource, source_of
     from bridge.relay.running.session_lock import SessionLock
     from bridge.remote.errors import RemoteError
     from bridge.remote.session_receiver import RemoteSessionReceiver
@@ -63,6 +69,8 @@ async def take(
     management = await namespace.management(path)
     account, ended = TakingAccount(), TakingEnded(TakingEnd.DONE, "")
     taking: TakingRun | None = None
+    rest: list[str] = []
+    is_numbered = sessions is None and path.lower().endswith(DEAD_LETTER.lower())
     with (
         undo() as file,
         output.interruption.deferred() as asked,
@@ -70,10 +78,15 @@ async def take(
     ):
         while receiver is not None and ended.end is TakingEnd.DONE:
             lock = None
+            source = (
+                await source_of(management, receiver, selection)
+                if is_numbered
+                else ReceiverSource(receiver)
+            )
             if isinstance(receiver, RemoteSessionReceiver):
                 lock = SessionLock(receiver, now_ms, lambda _: None)
             taking = TakingRun(
-                receiver,
+                source,
                 management,
                 replace(rules, limit=receivers.limit(rules.limit, account.taken)),
                 judge,
@@ -89,7 +102,8 @@ async def take(
                 ended = await taking.run(asked)
             finally:
                 with suppress(RemoteError):
-                    await (receiver.close() if lock is None else lock.release())
+                    await (source.close() if lock is None else lock.release())
+            rest = source.rest()
             if rules.limit is not None and account.taken >= rules.limit:
                 break
             if ended.end is TakingEnd.DONE:
@@ -106,6 +120,7 @@ async def take(
         entity=path,
         last_number=0 if taking is None else taking.last_number,
         later=0 if taking is None else len(taking.later),
+        rest=rest,
     )
     return ExitCode.DIFFERENCES if code == ExitCode.DONE and receivers.refusals else code
 

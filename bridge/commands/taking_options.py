@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import ceil, inf
 from pathlib import Path
@@ -34,7 +35,8 @@ def add_taking(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--hold", type=int, default=HOLD, metavar="N",
-        help="messages that are not meant and stand in front are locked until the end, N at most; "
+        help="messages that are not meant and stand in front are locked until the end, N at most, "
+        "but at a bridge that locks by number; "
         f"all go back uncounted (default: {HOLD:,})",
     )  # fmt: skip
     group.add_argument(
@@ -95,6 +97,7 @@ def say_ended(
     entity: str,
     last_number: int,
     later: int,
+    rest: Sequence[str] = (),
 ) -> int:
     """Say what was done, and return the exit code; raise CommandError if that is nothing.
 
@@ -103,6 +106,7 @@ def say_ended(
         entity: where they came from.
         last_number: the number of the last message that was looked at.
         later: how many were enqueued since the command began.
+        rest: what else is to be said of messages that are meant and were not taken.
     """
     from bridge.operations.taking_effects import TakingEnd
 
@@ -114,13 +118,13 @@ def say_ended(
     is_nothing = not account.taken and not account.in_doubt and not account.left_locked
     if is_stopped and is_nothing and ended.end in (TakingEnd.AWAY, TakingEnd.LOST):
         raise CommandError(f"{ended.cause.rstrip('.')}. Nothing was done.")
-    for sentence in _rest(account, entity, later):
+    for sentence in (*_rest(account, entity, later), *rest):
         output.say(sentence)
     if not is_stopped:
         output.say(f"{text}.")
         if account.not_completed:
             return ExitCode.STOPPED
-        return ExitCode.DIFFERENCES if account.refused else ExitCode.DONE
+        return ExitCode.DIFFERENCES if account.refused or rest else ExitCode.DONE
     why = {
         TakingEnd.STOPPED: "Stopped",
         TakingEnd.HELD: (

@@ -10,6 +10,7 @@ from typing import Any, Final
 from bridge.background.tasks import Tasks
 from bridge.commands.clock import now_ms
 from bridge.commands.output import Progress
+from bridge.commands.taking_sources import TakingSource
 from bridge.commands.undo_writing import UndoFile
 from bridge.operations.taking import Taking
 from bridge.operations.taking_effects import Received, TakingEffect, TakingEnded, Write
@@ -26,7 +27,6 @@ from bridge.remote.delivery import RemoteDelivery
 from bridge.remote.errors import RemoteError, RemoteLockLost, RemoteNotFound, RemoteRefused
 from bridge.remote.management import RemoteManagement
 from bridge.remote.message import RemoteMessage
-from bridge.remote.receiver import RemoteReceiver
 
 ROUND: Final = 250
 """Messages of one call of `receive`."""
@@ -75,7 +75,7 @@ class TakingRun:
 
     def __init__(
         self,
-        receiver: RemoteReceiver,
+        source: TakingSource,
         management: RemoteManagement,
         rules: TakingRules,
         judge: Judge,
@@ -89,7 +89,7 @@ class TakingRun:
     ) -> None:
         self._began_ms: int = now_ms() if before is None else before._began_ms
         self.machine: Taking = Taking(rules, now_ms(), None if before is None else before.machine)
-        self._receiver = receiver
+        self._source = source
         self._management = management
         self._judge = judge
         self._outlet = outlet
@@ -144,7 +144,7 @@ class TakingRun:
                 continue
             asked_s = self._loop.time()
             try:
-                found = await self._receiver.receive(min(room, ROUND), self._wait_s)
+                found = await self._source.receive(min(room, ROUND), self._wait_s)
             except RemoteError as error:
                 machine.source_lost(str(error), now_ms())
                 self._turn()
@@ -273,7 +273,7 @@ class TakingRun:
     async def _complete(self, keys: Sequence[int]) -> None:
         found = [self._in_hand.pop(each) for each in keys]
         results = await asyncio.gather(
-            *(self._receiver.settle(delivery, judged.outcome) for delivery, judged in found),
+            *(self._source.settle(delivery, judged.outcome) for delivery, judged in found),
             return_exceptions=True,
         )
         sure: list[int] = []
@@ -296,7 +296,7 @@ class TakingRun:
         for key in keys:
             delivery, _ = self._in_hand.pop(key)
             try:
-                await self._receiver.settle(delivery, outcomes.Release())
+                await self._source.settle(delivery, outcomes.Release())
             except RemoteError:
                 unsure.append(key)
             else:
@@ -329,6 +329,8 @@ class TakingRun:
                 for each in held:
                     await self._renew_some((each,))
                 return
+            for each in held:
+                self._source.lost(self._in_hand[each][0])
             self.machine.lock_lost(held, now_ms())
         except RemoteError:
             self.machine.renewal_failed(held, now_ms())

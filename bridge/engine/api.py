@@ -90,6 +90,24 @@ OnSettled = Callable[[ServiceBusError | None], None]
 """A callback for a settlement's end: `None`, or the error."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberedLocks:
+    """What has become of the numbers that were to be locked.
+
+    Attributes:
+        received: the locked messages, in the order of their numbers.
+        unavailable: numbers of messages that are there, and that no receiver can have now: they are
+            locked, deferred, scheduled, or on their way.
+        unreached: numbers of messages that are there, behind more than may be held.
+        missing: numbers of which there is no message.
+    """
+
+    received: Sequence[Received]
+    unavailable: Sequence[int]
+    unreached: Sequence[int]
+    missing: Sequence[int]
+
+
 class Receiver(Protocol):
     """One client's receiver of an entity: messages are delivered as it gives credit."""
 
@@ -366,6 +384,17 @@ class NamespaceVerbs(Protocol):
             SessionLockLost: no receiver holds the session.
             ServerBusy: none was deleted, and RabbitMQ does not tell whether there are any.
             EntityNotFound, EntityDisabled, NotAllowed: see `model.errors`.
+        """
+
+    async def lock_messages(self, path: EntityPath, numbers: Sequence[int]) -> NumberedLocks:
+        """Lock the active messages, or dead letters, with these sequence numbers.
+
+        Those that stand before them are held for a moment, and go back uncounted, in order.
+
+        Raises:
+            NotAllowed: the entity requires sessions, or forwards its messages.
+            NotImplementedHere: RabbitMQ is older than 4.3: it counts what goes back as failed.
+            EntityNotFound, EntityDisabled, ServerBusy: see `model.errors`.
         """
 
     async def peek(

@@ -41,6 +41,7 @@ from bridge.engine.administration.usage import NOT_LED, LedMs, Usage
 from bridge.engine.api import (
     DeadLetter,
     Disposition,
+    NumberedLocks,
     OnSent,
     Received,
     ReceiveMode,
@@ -69,6 +70,7 @@ from bridge.engine.poison import Poison
 from bridge.engine.rabbitmq import RabbitMQ
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.receiving.deletion import PORTION, Deletion
+from bridge.engine.receiving.numbered_locking import NumberedLocking
 from bridge.engine.receiving.receiver import QueueReceiver
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.receiving.turn import Turn
@@ -95,6 +97,7 @@ from bridge.model.errors import (
     ServerBusy,
     ServiceBusError,
 )
+from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import description, names
 from bridge.topology.capabilities import Capabilities
@@ -222,6 +225,9 @@ class RabbitNamespace:
         )
         self.leaving = Leaving(self._locks, self._sessions.owners)
         self._receiving = Receiving(services, self._turn, self._usage.note_access)
+        self._numbered = NumberedLocking(
+            services, self._receiving, self.peek, self.directory.receivable
+        )
         self._usage.watch(lambda: self._receiving.open_paths | self._sessions.open_paths)
         self._deferred = DeferredReceiving(self._deferral, services, self._locks_anywhere)
         holds = ClientHolds()
@@ -558,6 +564,21 @@ class RabbitNamespace:
         )
         opened = partial(self._receiving.open, path, entity, ReceiveMode.PEEK_LOCK)
         return await deletion.run(opened, count)
+
+    async def lock_messages(self, path: EntityPath, numbers: Sequence[int]) -> NumberedLocks:
+        entity = self.directory.receivable(path)
+        if entity.requires_session and path.sub_queue is SubQueue.NONE:
+            raise NotAllowed(texts.NUMBERS_OF_SESSIONS.format(entity=path))
+        if target_of(entity, path.sub_queue):
+            raise NotAllowed(texts.RECEIVER_OF_FORWARDED)
+        if self.capabilities.nack_counts:
+            raise NotImplementedHere(texts.NUMBERS_NOT_HERE)
+        self._usage.note_access(path)
+        if not numbers:
+            return NumberedLocks(received=(), unavailable=(), unreached=(), missing=())
+        if path.sub_queue is SubQueue.NONE:
+            await self._sending.catch_up(entity.front)
+        return await self._numbered.lock(path, entity, numbers)
 
     async def peek(
         self, path: EntityPath, start: int, count: int, session_id: str | None = None

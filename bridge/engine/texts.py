@@ -33,6 +33,13 @@ MISPLACED_STATE = (
     "Somebody published the message into the queue of session states. Publish to the entity's "
     "exchange."
 )
+NUMBERS_NOT_HERE = (
+    "Messages are not locked by number with RabbitMQ before 4.3, which counts a failed delivery of "
+    "each message that goes back: receive them, and release what is not wanted."
+)
+NUMBERS_OF_SESSIONS = (
+    "'{entity}' requires sessions: its messages are not locked by number. Receive the session."
+)
 RECEIVER_OF_FORWARDED = (
     "Cannot create a message receiver on an entity with auto-forwarding enabled."
 )

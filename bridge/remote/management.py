@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -38,6 +39,23 @@ ALL_MS = 253_402_300_800_000
 """`last-updated-time` of all sessions with messages or a state: .NET's DateTime.MaxValue."""
 
 Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedByNumber:
+    """What has become of messages that were to be locked by their numbers.
+
+    Attributes:
+        deliveries: the locked ones, in the order of their numbers.
+        unavailable: numbers of those that are there, and that no receiver can have now.
+        unreached: numbers of those that stand behind more messages than the bridge may hold.
+        missing: numbers that no message has.
+    """
+
+    deliveries: Sequence[RemoteDelivery]
+    unavailable: Sequence[int]
+    unreached: Sequence[int]
+    missing: Sequence[int]
 
 
 class RemoteManagement:
@@ -131,6 +149,33 @@ class RemoteManagement:
         if session_id is not None:
             body["session-id"] = session_id
         await self._ask("update-disposition", body)
+
+    async def lock_messages(self, numbers: Sequence[int]) -> LockedByNumber:
+        """Lock active messages, or dead letters, by their numbers (a busbridge; Listen).
+
+        Args:
+            numbers: 250 at most; none: ask whether the server can do it at this entity.
+
+        Raises:
+            RemoteRefused: it cannot.
+        """
+        body: Body = {"sequence-numbers": _longs(numbers)}
+        found = await self._ask("com.busbridge:lock-messages", body, is_read=True)
+        return LockedByNumber(
+            deliveries=[_delivery(each, True) for each in _items(found.get("messages"))],
+            unavailable=_integers(found, "unavailable"),
+            unreached=_integers(found, "not-reached"),
+            missing=_integers(found, "not-found"),
+        )
+
+    async def release_messages(self, lock_tokens: Sequence[UUID]) -> None:
+        """Give messages back uncounted, near the front (a busbridge; Listen).
+
+        Raises:
+            RemoteLockLost: a lock has ended; the others are given back.
+        """
+        body: Body = {"lock-tokens": Array("uuid", tuple(lock_tokens))}
+        await self._ask("com.busbridge:release-messages", body)
 
     async def renew_lock(self, lock_tokens: Sequence[UUID]) -> list[int]:
         """Renew the locks of messages, and return their ends in milliseconds since 1970."""
@@ -250,6 +295,10 @@ def _body(operation: str, reply: AmqpMessage) -> Body:
 
 def _items(value: Any) -> Sequence[Any]:
     return value.items if isinstance(value, Array) else value or ()
+
+
+def _integers(found: Body, name: str) -> Sequence[int]:
+    return [int(each) for each in _items(found.get(name))]
 
 
 def _longs(numbers: Sequence[int]) -> Array:

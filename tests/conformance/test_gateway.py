@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from bridge.gateway.nodes.management import LOCKED_MAX
 from bridge.machine.amqp10.limits import Limits
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import AuthorizationRule, Queue, Right
@@ -221,6 +222,19 @@ async def test_broken_messages() -> None:
 TAKE_NUMBERS = ("cancel-scheduled-message", "receive-by-sequence-number")
 
 
+OWN_CASES: list[tuple[str, str, object]] = [
+    ("lock-messages", "numbers", []),
+    ("lock-messages", "sequence-numbers", "7"),
+    ("lock-messages", "sequence-numbers", [UUID(int=1)]),
+    ("lock-messages", "sequence-numbers", [True]),
+    ("lock-messages", "sequence-numbers", Array("ulong", (2**63,))),
+    ("lock-messages", "sequence-numbers", Array("long", tuple(range(LOCKED_MAX + 1)))),
+    ("release-messages", "lock-tokens", "7"),
+    ("release-messages", "lock-tokens", [7]),
+    ("release-messages", "tokens", []),
+]
+
+
 async def test_management_arguments() -> None:
     """Requests with arguments of a wrong kind are answered with 400."""
     bodies = {
@@ -238,6 +252,16 @@ async def test_management_arguments() -> None:
         for operation, body in cases:
             reply = await peer.manage("q", f"com.microsoft:{operation}", body)
             assert reply.application_properties["statusCode"] == 400, operation
+        for operation, name, value in OWN_CASES:
+            reply = await peer.manage("q", f"com.busbridge:{operation}", {name: value})
+            assert reply.application_properties["statusCode"] == 400, (operation, value)
+        for operation in (
+            "com.microsoft:lock-messages",
+            "com.busbridge:renew-lock",
+            "com.busbridge:",
+        ):
+            reply = await peer.manage("q", operation, {})
+            assert reply.application_properties["statusCode"] == 501, operation
         reply = await peer.manage("q", "com.microsoft:renew-lock", "no map")
         assert reply.application_properties["statusCode"] == 400
 

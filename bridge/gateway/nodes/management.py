@@ -18,6 +18,7 @@ from bridge.engine.api import (
     Defer,
     Disposition,
     NamespaceVerbs,
+    Received,
     ReceiveMode,
     Release,
 )
@@ -56,6 +57,9 @@ _FIRST, _SECOND = 0, 1
 
 ITEMS_MAX = 5_000
 """Messages of one request, however they are named: more than any SDK asks for at a time."""
+
+LOCKED_MAX = 250
+"""Messages that one request locks by their numbers at most."""
 
 DELETED_MAX = 4_000
 """Messages that one request deletes at most (Azure, batch delete)."""
@@ -216,17 +220,64 @@ async def _receive_by_sequence_number(
     session_id = _session_of(namespace, path, body)
     numbers = _numbers(body)
     received = await namespace.receive_deferred(path, numbers, ReceiveMode.PEEK_LOCK, session_id)
-    tokens = [each.lock_token for each in received if each.lock_token is not None]
+    locked = received
     if settle_mode == _FIRST:
         received = [replace(each, lock_token=None, locked_until_ms=None) for each in received]
     try:
         entry = partial(received_entry, form=form, in_session=session_id is not None)
         answer: Body = {"messages": await in_slices(map(entry, received))}
     except BaseException:
-        for token in tokens:
-            namespace.begin_settling(path, token, Release(), lambda error: None)
+        _release_all(namespace, path, locked)
         raise
-    return answer if settle_mode == _SECOND else Deleting(answer, path, tokens)
+    if settle_mode == _SECOND:
+        return answer
+    tokens = [each.lock_token for each in locked if each.lock_token is not None]
+    return Deleting(answer, path, tokens)
+
+
+async def _lock_messages(
+    namespace: NamespaceVerbs, path: EntityPath, body: Body, form: Form
+) -> Body:
+    numbers = _numbers(body)
+    if len(numbers) > LOCKED_MAX:
+        raise ArgumentOutOfRange(
+            f"'sequence-numbers' holds {len(numbers)} elements; one request locks {LOCKED_MAX} "
+            "messages at most."
+        )
+    locked = await namespace.lock_messages(path, numbers)
+    try:
+        entry = partial(received_entry, form=form, in_session=False)
+        messages = await in_slices(map(entry, locked.received))
+    except BaseException:
+        _release_all(namespace, path, locked.received)
+        raise
+    return {
+        "messages": messages,
+        "unavailable": Array("long", tuple(locked.unavailable)),
+        "not-reached": Array("long", tuple(locked.unreached)),
+        "not-found": Array("long", tuple(locked.missing)),
+    }
+
+
+async def _release_messages(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
+    """Release all that can be; say behind that if a lock had ended."""
+    if session_operations.requires_session(namespace, path):
+        raise NotAllowed(engine_texts.NUMBERS_OF_SESSIONS.format(entity=path))
+    refused: ServiceBusError | None = None
+    for token in _tokens(body):
+        try:
+            await namespace.settle(path, token, Release())
+        except ServiceBusError as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
+    return {}
+
+
+def _release_all(namespace: NamespaceVerbs, path: EntityPath, received: Sequence[Received]) -> None:
+    for each in received:
+        if each.lock_token is not None:
+            namespace.begin_settling(path, each.lock_token, Release(), lambda error: None)
 
 
 def _has_sessions(namespace: NamespaceVerbs, path: EntityPath) -> bool:
@@ -345,8 +396,10 @@ OPERATIONS: Final[dict[str, NodeOperation]] = {
 OWN_OPERATIONS: Final[dict[str, NodeOperation]] = {
     "com.busbridge:hold": NodeOperation(Right.MANAGE, _hold),
     "com.busbridge:release": NodeOperation(Right.MANAGE, _release),
+    "com.busbridge:lock-messages": NodeOperation(Right.LISTEN, _lock_messages, shows_messages=True),
+    "com.busbridge:release-messages": NodeOperation(Right.LISTEN, _release_messages),
 }
-"""The same of operations that Azure does not have, for migrations."""
+"""The same of operations that Azure does not have, for migrations and for commands."""
 
 
 def handler(path: EntityPath) -> Callable[[RequestLink, LinkRequest], None]:

@@ -22,10 +22,12 @@ from bridge.machine.credit.buffer import Message
 from bridge.machine.credit.effects import Close, Effect, Get, Open, Return, Withdrawn
 from bridge.machine.credit.read_ahead import AHEAD_MAX, LINGER_S
 from bridge.machine.credit.strategy import Strategy
-from bridge.machine.credit.windows import WINDOW_SIZE_MAX
 
 KEEP_S = 5.0
 """How long a message is kept in the bridge for the next receiver."""
+
+FILLED_MAX = 2_000
+"""Messages of one window, which is to fill; the rest of a larger demand follows."""
 
 QUIET_S = 2.0
 """After so long without an arrival or a return no message is likely on its way to a window."""
@@ -159,11 +161,11 @@ class Gets(Strategy[Message]):
             return []
         ready, self._ready = self._ready, None
         if self._is_ahead:
-            size = max(min(wanted, WINDOW_SIZE_MAX), self._ahead_max)
+            size = max(min(wanted, FILLED_MAX), self._ahead_max)
         elif balance.is_stocked and ready is None:
             return [Get(balance.begin(FetchState.GETTING, 1))]
         else:
-            size = min(wanted, max(ready or 0, 1), WINDOW_SIZE_MAX)
+            size = min(wanted, max(ready or 0, 1), FILLED_MAX)
         # Messages of two channels come in no order: so no ack refills a window that stood.
         stood = [
             fetch for fetch, entry in balance.fetches.items() if entry.state is FetchState.OPEN

@@ -43,8 +43,10 @@ from bridge.machine.credit.effects import Close, Effect, Get, Open, Return, With
 from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, LINGER_S
 from bridge.machine.credit.strategy import Strategy, says_empty
 
-WINDOW_SIZE_MAX = 2_000
-"""Messages of one window; the rest of a larger demand follows when the window is full."""
+WINDOW_SIZE_MAX = 12_000
+"""Messages of one window; the rest of a larger demand follows when the window is full. It is more
+than a search by number holds: of two windows RabbitMQ's channel passes on returns in no order.
+"""
 
 WINDOWS_MAX = 8
 """Windows of one queue that may have room, be closing, or be full and wait for acks, at a time."""
