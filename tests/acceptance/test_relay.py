@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from bridge.remote.address import RemoteAddress
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.credentials import credential_in
 from bridge.remote.entity import entity_node
+from bridge.remote.errors import RemoteError
 from bridge.remote.message import RemoteMessage
 from bridge.remote.namespace import RemoteNamespace
 from bridge.remote.outcomes import DeadLetter
@@ -31,7 +32,7 @@ from tests.acceptance.test_remote import remote, take
 from tests.fixtures.bridge import bridge_of
 from tests.fixtures.broker import Broker
 from tests.fixtures.relay_process import RelayProcess
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 
 SHORT = {"LockDuration": "PT5S", "MaxDeliveryCount": 2000}
 
@@ -173,12 +174,28 @@ async def peeked(namespace: RemoteNamespace, path: str) -> list[RemoteMessage]:
     return found
 
 
+SOURCES = "loose", "ordered", "sessions", "dying/$DeadLetterQueue"
 TARGETS = {"loose": LOOSE, "ordered": ORDERED, "sessions": SESSIONS * IN_SESSION, "died": DEAD}
 
 
 async def arrived(namespace: RemoteNamespace) -> int:
     """How many messages have come to the target."""
     return sum([len(await peeked(namespace, each)) for each in TARGETS])
+
+
+async def until_empty(
+    namespace: RemoteNamespace, paths: Iterable[str], *, within_s: float = WITHIN_S
+) -> None:
+    """Wait until entities have no message, one after the other; a namespace may be away."""
+    for path in paths:
+
+        async def is_empty(path: str = path) -> bool:
+            try:
+                return not await peeked(namespace, path)
+            except RemoteError:
+                return False
+
+        await until(is_empty, within_s=within_s)
 
 
 async def judge(source: RemoteNamespace, target: RemoteNamespace) -> None:
@@ -202,12 +219,7 @@ async def judge(source: RemoteNamespace, target: RemoteNamespace) -> None:
     with_ttl = [each for each in await peeked(target, "loose") if each.ttl_ms is not None]
     assert with_ttl
     assert all((each.ttl_ms or 0) <= 3_600_000 for each in with_ttl)
-    for path in ("loose", "ordered", "sessions", "dying/$DeadLetterQueue"):
-
-        async def is_empty(path: str = path) -> bool:
-            return not await peeked(source, path)
-
-        await until(is_empty)
+    await until_empty(source, SOURCES)
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.kills)])
