@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bridge.operations.taking_account import TakingAccount
-from bridge.operations.taking_attempts import Attempts
 from bridge.operations.taking_batches import Batch, WaitingBatches, Wanted, keys_of
 from bridge.operations.taking_effects import (
     Received,
@@ -29,6 +28,7 @@ from bridge.operations.taking_effects import (
 )
 from bridge.operations.taking_rules import TakingRules
 from bridge.relay.machine.allowance import Allowance
+from bridge.relay.machine.attempts import Attempts
 from bridge.relay.machine.effects import (
     Accepted,
     Complete,

@@ -126,6 +126,7 @@ class Arrival:
         lock_ms: for how long it is locked; 0 for a message whose session is locked.
         reason, description: of a dead letter, or of the refusal.
         route: the name of the route that takes it.
+        enqueued_ms: when it was enqueued at the source.
     """
 
     key: int
@@ -137,3 +138,12 @@ class Arrival:
     reason: str = ""
     description: str = ""
     route: str = ""
+    enqueued_ms: int = 0
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What it has in common with the same message when it comes again.
+
+        Without a number a message is known by its key alone.
+        """
+        return (self.number, self.enqueued_ms) if self.number else (-self.key, 0)

@@ -12,12 +12,12 @@ confirmed before an earlier one that failed was sent again.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from bridge.relay.machine.allowance import Allowance
+from bridge.relay.machine.attempts import Attempts
 from bridge.relay.machine.effects import (
     Accepted,
     Arrival,
@@ -37,22 +37,10 @@ from bridge.relay.machine.expired import Expired
 from bridge.relay.machine.hand_over_rules import HandOverRules
 from bridge.relay.machine.lease import Lease
 from bridge.relay.machine.renewals import Renewals
+from bridge.relay.machine.waiting_messages import Held, WaitingMessages, keys_of
 
-WAIT_MS = 200
-WAIT_MAX_MS = 5_000
-"""The first and the longest wait before a batch is sent again that has failed."""
-
-
-@dataclass(slots=True)
-class _Held:
-    """A message in hand.
-
-    Attributes:
-        share_max: messages of the largest batch that it may be in.
-    """
-
-    arrival: Arrival
-    share_max: int
+UNSURE_MAX = 10_000
+"""Copies that the target has confirmed and the source may give again; the oldest are forgotten."""
 
 
 class HandOver:
@@ -66,8 +54,8 @@ class HandOver:
 
     Attributes:
         rules: how it is done; `bytes_max` is known when the target has answered.
-        failing_since_ms: since when the target is away; `None` while it answers.
-        cause: why the target is away, or why the hand-over ends.
+        attempts: how the target answers.
+        cause: why the hand-over ends.
         relayed, refused: counts of messages that were confirmed, and refused for good, by routes.
     """
 
@@ -79,24 +67,24 @@ class HandOver:
         leases: Sequence[Lease] = (),
     ) -> None:
         self.rules = rules
-        self.failing_since_ms: int | None = None
+        self.attempts = Attempts(rules.outage_ms)
         self.cause = ""
         self.relayed: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self._allowance = allowance or Allowance(rules.rate_per_s, now_ms)
         self._leases = leases
-        self._held: dict[int, _Held] = {}
-        self._waiting: deque[_Held] = deque()
-        self._under_way: dict[int, tuple[_Held, ...]] = {}
+        self._held: dict[int, Held] = {}
+        self._waiting = WaitingMessages()
+        self._under_way: dict[int, tuple[Held, ...]] = {}
+        self._known: dict[tuple[int, int], Held] = {}
+        self._unsure: dict[tuple[int, int], None] = {}
         self._effects: list[Effect] = []
         self._batch = 0
-        self._failures = 0
         self._is_refused = False
-        self._resume_at_ms = 0
-        self._paused_until_ms = 0
         self._renewals = Renewals()
         self._expired = Expired()
         self._settling: set[int] = set()
+        self._completing: set[int] = set()
         self._ending: Ending | None = None
         self._is_over = False
 
@@ -141,14 +129,16 @@ class HandOver:
         """Take messages that were received, in the source's order."""
         apart: dict[tuple[str, str, str], list[int]] = {}
         for each in arrivals:
-            held = _Held(each, self.rules.messages_max)
-            self._held[each.key] = held
             if each.lock_ms:
                 self._renewals.locked((each.key,), each.lock_ms, now_ms)
+            if self._is_again(each):
+                continue
+            held = self._held[each.key] = Held(each, self.rules.messages_max)
             if self._ending is not None:
                 apart.setdefault(("release", "", ""), []).append(each.key)
             elif each.fate == "relay":
-                self._waiting.append(held)
+                self._known[each.identity] = held
+                self._waiting.add(held)
             elif each.fate == "refused":
                 self._refuse((held,), each.reason, each.description)
             elif each.fate == "expired":
@@ -165,20 +155,43 @@ class HandOver:
                 self._settle(Release(tuple(keys)))
         self._advance(now_ms)
 
+    def _is_again(self, arrival: Arrival) -> bool:
+        """Whether a message that has come is in hand, and not given back: it has a new lock.
+
+        It is the one to settle; the copy that waits, is under way or was confirmed stands.
+        """
+        held = self._known.get(arrival.identity)
+        if arrival.identity in self._unsure:
+            del self._unsure[arrival.identity]
+            held = Held(arrival, 0)
+            is_confirmed = True
+        elif held is None or held.arrival.key in self._settling - self._completing:
+            return False
+        else:
+            is_confirmed = held.arrival.key in self._completing
+            if not is_confirmed:
+                self._settle(Release((held.arrival.key,)))
+            held.arrival = arrival
+        self._held[arrival.key] = self._known[arrival.identity] = held
+        if is_confirmed:
+            self._settle(Complete((arrival.key,)))
+        return True
+
     def sent(self, batch: int, outcome: SendOutcome, now_ms: int) -> None:
         """Take the outcome of a batch."""
         messages = self._under_way.pop(batch)
         match outcome:
             case Accepted():
-                self._answered()
+                self.attempts.answered()
                 self.relayed[messages[0].arrival.route] += len(messages)
-                self._settle(Complete(_keys(messages)))
+                self._settle(Complete(keys_of(messages)))
             case Refused(condition, description):
-                self._answered()
+                self.attempts.answered()
                 self._on_refused(messages, condition, description)
-            case Failed(cause, pause_ms, is_of_rights):
-                self._is_refused = is_of_rights
-                self._on_failed(messages, cause, pause_ms, now_ms)
+            case Failed():
+                self._is_refused = outcome.is_of_rights
+                self.attempts.failed(outcome, now_ms)
+                self._put_back(messages)
         self._advance(now_ms)
 
     def withdraw(self, batch: int, keys: Iterable[int], now_ms: int) -> None:
@@ -191,16 +204,31 @@ class HandOver:
         rest = tuple(each for each in messages if each.arrival.key not in gone)
         if rest:
             self._under_way[batch] = rest
+        for each in messages:
+            if each.arrival.key in gone:
+                self._known.pop(each.arrival.identity, None)
         self._expired.keep(gone, now_ms)
         if self._ending is not None:
             self._give_back()
         self._advance(now_ms)
 
-    def settled(self, keys: Iterable[int], now_ms: int) -> None:
-        """Note that messages were settled, or that it is not known: they come again then."""
-        for each in keys:
-            self._held.pop(each, None)
-            self._settling.discard(each)
+    def settled(self, keys: Iterable[int], now_ms: int, *, is_sure: bool = True) -> None:
+        """Note that messages were settled; not `is_sure`: they come again, perhaps.
+
+        What was confirmed by the target and comes again is completed, and not sent a second time.
+        """
+        for key in keys:
+            held = self._held.pop(key, None)
+            if held is not None and held.arrival.key == key:
+                identity = held.arrival.identity
+                if self._known.get(identity) is held:
+                    del self._known[identity]
+                if not is_sure and key in self._completing:
+                    self._unsure[identity] = None
+            self._settling.discard(key)
+            self._completing.discard(key)
+        while len(self._unsure) > UNSURE_MAX:
+            del self._unsure[next(iter(self._unsure))]
         self._advance(now_ms)
 
     def renewed(self, keys: Iterable[int], lock_ms: int, now_ms: int) -> None:
@@ -226,7 +254,7 @@ class HandOver:
 
     def source_lost(self, cause: str, now_ms: int) -> None:
         """End, as nothing that is in hand is locked any more, or its order is not sure."""
-        self._forget({*_keys(self._waiting), *self._expired.take()})
+        self._forget({*keys_of(self._waiting), *self._expired.take()})
         self._end(Ending.AGAIN, cause)
         self._advance(now_ms)
 
@@ -242,11 +270,11 @@ class HandOver:
 
     def tick(self, now_ms: int) -> None:
         """Do what is due."""
-        since_ms = self.failing_since_ms
-        if since_ms is not None and now_ms - since_ms >= self.rules.outage_ms:
+        over_ms = self.attempts.over_ms
+        if over_ms is not None and now_ms >= over_ms:
             # No message is at fault: none becomes a dead letter, and one may be in doubt.
             stops = self._is_refused and not self.rules.dead_letters_refused
-            self._end(Ending.REFUSED if stops else Ending.OUTAGE, self.cause)
+            self._end(Ending.REFUSED if stops else Ending.OUTAGE, self.attempts.cause)
         if over := self._expired.take(now_ms):
             self._settle(Release(over))
         self._renewals.over(now_ms)
@@ -261,10 +289,9 @@ class HandOver:
             return None
         times = [self._renewals.due_ms, self._expired.due_ms]
         if self._ending is None:
-            if self.failing_since_ms is not None:
-                times.append(self.failing_since_ms + self.rules.outage_ms)
-            if self._waiting and now_ms < self._resume_at_ms:
-                times.append(self._resume_at_ms)
+            times.append(self.attempts.over_ms)
+            if self._waiting and now_ms < self.attempts.resume_at_ms:
+                times.append(self.attempts.resume_at_ms)
             elif self._waiting and self._allowance.left(now_ms) == 0:
                 times.append(self._allowance.next_ms())
         return min((each for each in times if each is not None), default=None)
@@ -284,56 +311,19 @@ class HandOver:
             left = self._allowance.left(now_ms)
             if left == 0:
                 return
-            messages = self._next_batch(left)
+            messages = self._waiting.next_batch(self.rules, left)
             self._allowance.take(len(messages))
             self._batch += 1
             self._under_way[self._batch] = messages
-            self._effects.append(Send(self._batch, _keys(messages)))
+            self._effects.append(Send(self._batch, keys_of(messages)))
 
     def _may_send(self, now_ms: int) -> bool:
-        if self._ending is not None or now_ms < self._resume_at_ms:
+        if self._ending is not None or now_ms < self.attempts.resume_at_ms:
             return False
-        is_trying = self.rules.is_ordered or self.failing_since_ms is not None
+        is_trying = self.rules.is_ordered or self.attempts.failing_since_ms is not None
         return len(self._under_way) < (1 if is_trying else self.rules.batches_max)
 
-    def _next_batch(self, left: int | None) -> tuple[_Held, ...]:
-        """Take from what waits what shares a batch, in order; one message at least."""
-        found = [self._waiting.popleft()]
-        group = found[0].arrival.group
-        size = found[0].arrival.size_bytes
-        most = min(found[0].share_max, self.rules.messages_max, left or found[0].share_max)
-        while self._waiting and len(found) < most:
-            held = self._waiting[0]
-            size += held.arrival.size_bytes
-            most = min(most, held.share_max)
-            if held.arrival.group != group or size > self.rules.bytes_max or len(found) >= most:
-                break
-            found.append(self._waiting.popleft())
-        return tuple(found)
-
-    def _answered(self) -> None:
-        """Note that the target is there."""
-        self.failing_since_ms = None
-        self._failures = 0
-        self._resume_at_ms = self._paused_until_ms
-        if self._ending is None:
-            self.cause = ""
-
-    def _on_failed(
-        self, messages: tuple[_Held, ...], cause: str, pause_ms: int, now_ms: int
-    ) -> None:
-        """Put a batch in front of what waits, and wait longer than the last time."""
-        self._put_back(messages)
-        if self.failing_since_ms is None:
-            self.failing_since_ms = now_ms
-        if self._ending is None:
-            self.cause = cause
-        self._failures += 1
-        wait_ms = min(WAIT_MS << min(self._failures - 1, 10), WAIT_MAX_MS)
-        self._paused_until_ms = max(self._paused_until_ms, now_ms + pause_ms)
-        self._resume_at_ms = max(self._resume_at_ms, now_ms + wait_ms, self._paused_until_ms)
-
-    def _on_refused(self, messages: tuple[_Held, ...], condition: str, description: str) -> None:
+    def _on_refused(self, messages: tuple[Held, ...], condition: str, description: str) -> None:
         """Find the message that is refused by halves, and do with it what the route says."""
         if len(messages) > 1:
             for each in messages:
@@ -342,17 +332,17 @@ class HandOver:
         else:
             self._refuse(messages, condition, description)
 
-    def _refuse(self, messages: tuple[_Held, ...], condition: str, description: str) -> None:
+    def _refuse(self, messages: tuple[Held, ...], condition: str, description: str) -> None:
         """Do with a message what the route says of one that is refused for good."""
         self.refused[messages[0].arrival.route] += 1
         if self.rules.dead_letters_refused:
-            self._settle(DeadLetter(_keys(messages), condition, description))
+            self._settle(DeadLetter(keys_of(messages), condition, description))
             return
         self._put_back(messages)
         self._end(Ending.REFUSED, f"{description} ({condition})")
 
-    def _put_back(self, messages: tuple[_Held, ...]) -> None:
-        self._waiting.extendleft(reversed(messages))
+    def _put_back(self, messages: tuple[Held, ...]) -> None:
+        self._waiting.put_back(messages)
         if self._ending is not None:
             self._give_back()
         self._give_up(self._renewals.ended)
@@ -365,22 +355,23 @@ class HandOver:
             self._give_back()
 
     def _give_back(self) -> None:
-        if keys := (*_keys(self._waiting), *self._expired.take()):
-            self._waiting.clear()
+        if keys := (*keys_of(self._waiting.take()), *self._expired.take()):
             self._settle(Release(keys))
 
     def _give_up(self, keys: set[int]) -> None:
         """Give back what waits and is not locked any more; out of an order, all."""
-        found = [each for each in self._waiting if each.arrival.key in keys]
-        if found and self.rules.is_ordered:
+        if not any(each.arrival.key in keys for each in self._waiting):
+            return
+        if self.rules.is_ordered:
             self._end(Ending.AGAIN, "the lock of a message was not renewed in time")
-        elif found:
-            self._waiting = deque(each for each in self._waiting if each.arrival.key not in keys)
-            self._settle(Release(_keys(found)))
+        else:
+            self._settle(Release(keys_of(self._waiting.take(keys))))
 
     def _settle(self, effect: Complete | Release | DeadLetter) -> None:
         self._renewals.forget(effect.keys)
         self._settling.update(effect.keys)
+        if isinstance(effect, Complete):
+            self._completing.update(effect.keys)
         self._effects.append(effect)
 
     def _held_on(self, keys: Iterable[int]) -> list[int]:
@@ -389,11 +380,8 @@ class HandOver:
 
     def _forget(self, keys: set[int]) -> None:
         """Drop messages that wait and are not locked any more."""
-        if keys:
-            self._waiting = deque(each for each in self._waiting if each.arrival.key not in keys)
-            self._renewals.forget(keys)
-            self._held = {key: each for key, each in self._held.items() if key not in keys}
-
-
-def _keys(messages: Iterable[_Held]) -> tuple[int, ...]:
-    return tuple(each.arrival.key for each in messages)
+        for each in self._waiting.take(keys):
+            self._known.pop(each.arrival.identity, None)
+        self._renewals.forget(keys)
+        for key in keys:
+            self._held.pop(key, None)

@@ -92,8 +92,9 @@ class Judgement:
         fate, group, size_bytes, reason, description = said
         name = in_hand.status.name
         arrival = Arrival(
-            key, in_hand.number, fate, group, size_bytes, lock_ms, reason, description, name
-        )
+            key, in_hand.number, fate, group, size_bytes, lock_ms, reason, description, name,
+            in_hand.enqueued_ms,
+        )  # fmt: skip
         return arrival, in_hand
 
     def _fate(self, in_hand: InHand) -> tuple[Fate, Hashable, int, str, str]:
@@ -127,8 +128,13 @@ class Judgement:
 
 
 def again(in_hand: InHand, now_ms: int) -> bool:
-    """Make a message anew whose time to live goes on; return whether it is not over."""
-    if in_hand.prepared_ms == now_ms or in_hand.message is None:
+    """Make a message anew whose time to live goes on; return whether it is not over.
+
+    One that came again is over, too, if it was only to be settled.
+    """
+    if in_hand.message is None:
+        return False
+    if in_hand.prepared_ms == now_ms:
         return True
     if in_hand.delivery.message.ttl_ms is None:
         return True

@@ -247,8 +247,8 @@ class Lane:
         """Say what the route does."""
         if self._machine.is_ending:
             return
-        if self._machine.failing_since_ms is not None:
-            status, cause = self._status, self._machine.cause
+        if self._machine.attempts.failing_since_ms is not None:
+            status, cause = self._status, self._machine.attempts.cause
             if status.state is not RouteState.TARGET_AWAY:
                 log.warning("relay.target-away route=%s error=%s", status.name, cause)
             status.state = RouteState.TARGET_AWAY
@@ -312,12 +312,14 @@ class Lane:
     async def _settle(self, keys: tuple[int, ...], outcome: outcomes.RemoteOutcome) -> None:
         """Settle messages; what the source does not confirm comes again."""
         settled = [self._in_hand.pop(each) for each in keys]
+        is_sure = True
         try:
             await self._receiver.settle_all([each.delivery for each in settled], outcome)
         except RemoteError as error:
+            is_sure = False
             if not isinstance(outcome, outcomes.Release):
                 await self._settle_again(settled, outcome, error)
-        self._machine.settled(keys, self._now_ms())
+        self._machine.settled(keys, self._now_ms(), is_sure=is_sure)
         self._turn()
 
     async def _settle_again(

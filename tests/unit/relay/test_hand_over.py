@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.relay.machine.allowance import Allowance
+from bridge.relay.machine.attempts import WAIT_MS
 from bridge.relay.machine.effects import (
     Accepted,
     Arrival,
@@ -21,7 +22,7 @@ from bridge.relay.machine.effects import (
     Send,
 )
 from bridge.relay.machine.expired import KEPT_MS
-from bridge.relay.machine.hand_over import WAIT_MS, HandOver
+from bridge.relay.machine.hand_over import HandOver
 from bridge.relay.machine.hand_over_rules import HandOverRules
 
 AWAY = Failed("the target is away")

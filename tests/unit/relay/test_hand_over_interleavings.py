@@ -1,11 +1,13 @@
 """The hand-over under any interleaving: every message is accounted for.
 
 The source locks, releases and forgets messages; the target takes what is sent, also where its
-answer is lost. A target that is a busbridge numbers what it has taken before no second time.
+answer is lost. A target that is a busbridge numbers what it has taken before no second time; the
+others get a message twice only where an answer was lost.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from hypothesis import given, settings
@@ -52,9 +54,10 @@ ACTIONS = st.one_of(
     st.tuples(st.just("lose settlement"), st.integers(0, 3)),
     st.tuples(st.just("renew"), st.booleans()),
     st.tuples(st.just("end lock"), st.integers(0, 9)),
+    st.tuples(st.just("end lock unheard"), st.integers(0, 9)),
     st.tuples(st.just("pass"), st.sampled_from((1, 200, 5_000, 31_000))),
-    st.tuples(st.just("link ends"), st.booleans()),
-    st.tuples(st.just("stop"), st.just(0)),
+    st.tuples(st.just("link ends"), st.integers(0, 9)),
+    st.tuples(st.just("stop"), st.integers(0, 9)),
 )
 
 RULES = st.builds(
@@ -102,6 +105,9 @@ class World:
         self.settling: list[Complete | Release | DeadLetter] = []
         self.renewing: list[Renew] = []
         self.sent: set[int] = set()
+        self.copied: Counter[int] = Counter()
+        self.excused: set[int] = set()
+        self.unheard: set[int] = set()
         self.ended: Ended | None = None
 
     # -- what happens
@@ -124,7 +130,12 @@ class World:
                 self.given_ms[number] = self.now_ms
             fate: Fate = "expired" if is_short(number) else "relay"
             group = number % 11 == 0
-            arrivals.append(Arrival(self.key, number, fate, group, size, LOCK_MS))
+            arrivals.append(
+                Arrival(
+                    self.key, number + 1,  # 0 is no number
+                    fate, group, size, LOCK_MS, enqueued_ms=7,
+                )
+            )  # fmt: skip
         self.machine.arrive(arrivals, self.now_ms)
 
     def answer(self, index: int, outcome: SendOutcome | None, *, is_taken: bool) -> None:
@@ -136,6 +147,9 @@ class World:
         is_refused = any(each in self.poisoned for each in numbers)
         if is_taken and not is_refused:
             self.target += [each for each in numbers if each not in self.target]
+            self.copied.update(numbers)
+            if outcome is not None:
+                self.excused |= set(numbers)
         if isinstance(outcome, Failed) and outcome.pause_ms:
             self.paused_until_ms = self.now_ms + outcome.pause_ms
         if outcome is None:
@@ -147,6 +161,7 @@ class World:
         if not self.settling:
             return
         effect = self.settling.pop(index % len(self.settling))
+        is_sure = is_done and all(each in self.locked for each in effect.keys)
         for key in effect.keys:
             if (number := self.locked.pop(key, None)) is None:
                 continue
@@ -156,7 +171,7 @@ class World:
                 self.dead.append(number)
             else:
                 self.back(number)
-        self.machine.settled(effect.keys, self.now_ms)
+        self.machine.settled(effect.keys, self.now_ms, is_sure=is_sure)
 
     def back(self, number: int) -> None:
         """Put a message back to its place."""
@@ -174,14 +189,17 @@ class World:
         self.machine.renewed([each for each in keys if each in self.locked], LOCK_MS, self.now_ms)
         self.machine.lock_lost(lost, self.now_ms)
 
-    def end_lock(self, index: int) -> None:
-        """End a lock; the machine hears of it."""
+    def end_lock(self, index: int, *, is_heard: bool) -> None:
+        """End a lock; the machine hears of it, or not."""
         if self.locked and not self.machine.is_ending:
             key = sorted(self.locked)[index % len(self.locked)]
             number = self.locked.pop(key)
             self.given_ms.pop(number, None)
             self.back(number)
-            self.machine.lock_lost([key], self.now_ms)
+            if is_heard:
+                self.machine.lock_lost([key], self.now_ms)
+            else:
+                self.unheard.add(key)
 
     def link_ends(self, *, is_lost: bool) -> None:
         """End the source's link: with the locks, as a session's, or without."""
@@ -215,13 +233,15 @@ class World:
             case ("renew", is_answered):
                 self.renew(is_answered=is_answered)
             case ("end lock", index):
-                self.end_lock(index)
+                self.end_lock(index, is_heard=True)
+            case ("end lock unheard", index):
+                self.end_lock(index, is_heard=False)
             case ("pass", time_ms):
                 self.now_ms += time_ms
                 self.machine.tick(self.now_ms)
-            case ("link ends", is_lost):
-                self.link_ends(is_lost=is_lost)
-            case ("stop", _):
+            case ("link ends", chance) if chance < 2:
+                self.link_ends(is_lost=chance == 1)
+            case ("stop", 0):
                 self.machine.stop(self.now_ms)
         self.look()
 
@@ -237,6 +257,8 @@ class World:
             assert len(self.sending) <= 1
             assert self.target == sorted(self.target)
         assert len(set(self.target)) == len(self.target)
+        twice = {number for number, count in self.copied.items() if count > 1}
+        assert twice <= self.excused, "sent twice, and no answer was lost"
         for number in self.completed:
             assert number in self.target, f"{number} is completed and was not sent"
         everywhere = [*self.available, *self.locked.values(), *self.completed, *self.dead]
@@ -258,7 +280,9 @@ class World:
                 assert 1 <= len(keys) <= self.rules.messages_max
                 assert self.now_ms >= self.paused_until_ms, "the target's pause is not over"
                 assert len({self.numbers[each] % 11 == 0 for each in keys}) == 1
-                assert self.locked.keys() >= set(keys), "what is not locked any more is sent"
+                assert self.locked.keys() | self.unheard >= set(keys), (
+                    "what is not locked any more is sent"
+                )
                 self.sending.append(effect)
                 self.sent |= set(keys)
             case Complete() | Release() | DeadLetter():
