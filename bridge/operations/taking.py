@@ -16,6 +16,7 @@ given back at once, they would be received again at once.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from bridge.operations.taking_account import TakingAccount
 from bridge.operations.taking_batches import Batch, WaitingBatches, Wanted, keys_of
@@ -70,6 +71,7 @@ class Taking:
         self._writing: dict[int, Batch] = {}
         self._sending: dict[int, Batch] = {}
         self._completing: dict[int, Wanted] = {}
+        self._replaced: set[int] = set()
         self._releasing: dict[int, Wanted | None] = {}
         self._refused: set[tuple[int, int]] = set()
         self._unsure: set[tuple[int, int]] = set()
@@ -130,11 +132,15 @@ class Taking:
             return  # who ends the link gives them back
         late: list[int] = []
         again: list[Wanted] = []
+        in_hand = self._by_identity
         for each in messages:
             if each.lock_ms:
                 self._renewals.locked((each.key,), each.lock_ms, now_ms)
             if each.identity in self._unsure:
                 again.append(Wanted(each, 1))
+                continue
+            if each.identity in in_hand and each.is_wanted and not each.refusal:
+                self._take_lock(in_hand[each.identity], each)
                 continue
             self.account.looked_at += 1
             if self._end_of is not None:
@@ -152,6 +158,22 @@ class Taking:
             self.account.not_completed -= len(again)
             self._complete(again)
         self._advance(now_ms)
+
+    @property
+    def _by_identity(self) -> dict[tuple[int, int], Wanted]:
+        """The messages in hand that are not given back."""
+        under_way = (*self._writing.values(), *self._sending.values())
+        found = chain(self._waiting, *under_way, self._completing.values())
+        return {each.received.identity: each for each in found}
+
+    def _take_lock(self, wanted: Wanted, received: Received) -> None:
+        """Settle a message by the lock with which it came again: the earlier one has ended."""
+        earlier = wanted.received.key
+        self._renewals.forget((earlier,))
+        wanted.received = received
+        if self._completing.pop(earlier, None) is not None:
+            self._replaced.add(earlier)
+            self._complete((wanted,))
 
     def ran_dry(self, now_ms: int) -> None:
         """Note that no message came: no more are received, and what is in hand is finished."""
@@ -196,6 +218,9 @@ class Taking:
         What was to be completed and comes again is completed, and not sent a second time.
         """
         for key in keys:
+            if key in self._replaced:
+                self._replaced.discard(key)
+                continue
             wanted = self._completing.pop(key, None)
             if wanted is None:
                 wanted = self._releasing.pop(key, None)
@@ -283,7 +308,7 @@ class Taking:
             self._finish(TakingEnd.DONE, "")
         if self._end_of is None and len(self._held) > self.rules.hold:
             self._finish(TakingEnd.HELD, "")
-        in_hand = len(self._held) + self._wanted + len(self._releasing)
+        in_hand = len(self._held) + self._wanted + len(self._releasing) + len(self._replaced)
         if self._end_of is not None and not self._is_over and not in_hand:
             self._is_over = True
             self._effects.append(TakingEnded(self._end_of, self.cause))

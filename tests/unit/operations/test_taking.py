@@ -105,6 +105,26 @@ def test_what_was_confirmed_and_comes_again_is_not_sent_again() -> None:
     assert (taking.account.completed, taking.account.not_completed) == (2, 0)
 
 
+def test_what_comes_again_while_it_is_sent_is_completed_by_its_new_lock() -> None:
+    """The earlier one has ended; sent again it would be at the target twice."""
+    taking = Taking(TakingRules(is_moving=True), 0)
+    taking.receive([received(1), received(2)], 0)
+    assert taking.take_effects() == [Send(1, (1, 2))]
+    taking.receive([Received(9, 2, 5, lock_ms=LOCK_MS)], 0)
+    assert taking.take_effects() == []
+    taking.sent(1, Accepted(), 0)
+    assert taking.take_effects() == [Complete((1, 9))]
+    taking.receive([Received(10, 2, 5, lock_ms=LOCK_MS)], 0)
+    assert taking.take_effects() == [Complete((10,))]
+    taking.settled((9,), 0, is_sure=False)
+    taking.settled((1, 10), 0)
+    taking.ran_dry(0)
+    assert taking.take_effects() == [TakingEnded(TakingEnd.DONE, "")]
+    account = taking.account
+    assert (account.looked_at, account.taken, account.completed) == (2, 2, 2)
+    assert account.not_completed == 0
+
+
 def test_what_was_sent_without_an_answer_and_is_given_back_is_in_doubt() -> None:
     """A copy may be at the target."""
     taking = Taking(TakingRules(is_moving=True), 0)

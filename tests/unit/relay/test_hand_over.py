@@ -160,6 +160,36 @@ def test_what_is_not_renewed_in_time_is_given_back(*, is_ordered: bool, is_answe
 
 
 @pytest.mark.parametrize("is_ordered", [False, True])
+def test_what_comes_again_while_it_is_sent_is_completed_by_its_new_lock(
+    *, is_ordered: bool
+) -> None:
+    """The earlier one has ended; sent again it would be at the target twice."""
+    machine = hand_over(is_ordered=is_ordered)
+    machine.arrive(arrivals(1, 2, lock_ms=30_000), 0)
+    assert machine.take_effects() == [Send(1, (1, 2))]
+    machine.arrive([Arrival(9, 2, lock_ms=30_000)], 1)
+    assert machine.take_effects() == [Release((2,))]
+    machine.sent(1, Accepted(), 2)
+    assert machine.take_effects() == [Complete((1, 9))]
+    machine.arrive([Arrival(10, 2, lock_ms=30_000)], 3)
+    assert machine.take_effects() == [Complete((10,))]
+    machine.settled((2, 9), 4, is_sure=False)
+    machine.settled((1, 10), 4)
+    assert (machine.relayed[""], machine.room) == (2, 500)
+
+
+def test_what_was_confirmed_and_comes_again_is_only_completed() -> None:
+    """Its completion was lost. Of another time it is another message: its source was made anew."""
+    machine = hand_over()
+    machine.arrive(arrivals(1, enqueued_ms=5), 0)
+    machine.sent(1, Accepted(), 1)
+    machine.settled((1,), 2, is_sure=False)
+    machine.take_effects()
+    machine.arrive([Arrival(2, 1, enqueued_ms=5), Arrival(3, 1, enqueued_ms=6)], 3)
+    assert machine.take_effects() == [Complete((2,)), Send(2, (3,))]
+
+
+@pytest.mark.parametrize("is_ordered", [False, True])
 def test_what_was_on_its_way_is_not_sent_again_without_its_lock(*, is_ordered: bool) -> None:
     """It comes again by itself, and would be at the target twice; an order is begun again."""
     machine = hand_over(is_ordered=is_ordered)
