@@ -132,7 +132,9 @@ class Taking:
             return  # who ends the link gives them back
         late: list[int] = []
         again: list[Wanted] = []
-        in_hand = self._by_identity
+        batches = (*self._writing.values(), *self._sending.values())
+        wanted = chain(self._waiting, *batches, self._completing.values())
+        in_hand = {each.received.identity: each for each in wanted}
         for each in messages:
             if each.lock_ms:
                 self._renewals.locked((each.key,), each.lock_ms, now_ms)
@@ -158,13 +160,6 @@ class Taking:
             self.account.not_completed -= len(again)
             self._complete(again)
         self._advance(now_ms)
-
-    @property
-    def _by_identity(self) -> dict[tuple[int, int], Wanted]:
-        """The messages in hand that are not given back."""
-        under_way = (*self._writing.values(), *self._sending.values())
-        found = chain(self._waiting, *under_way, self._completing.values())
-        return {each.received.identity: each for each in found}
 
     def _take_lock(self, wanted: Wanted, received: Received) -> None:
         """Settle a message by the lock with which it came again: the earlier one has ended."""

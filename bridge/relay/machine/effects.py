@@ -114,6 +114,15 @@ Fate = Literal["relay", "complete", "dead-letter", "release", "expired", "refuse
 back after a while); or what the route does with one that the target would refuse for good."""
 
 
+def settlement(
+    fate: Fate, keys: tuple[int, ...], reason: str, description: str
+) -> Complete | DeadLetter | Release:
+    """Return how messages are settled that are only settled."""
+    if fate == "complete":
+        return Complete(keys)
+    return DeadLetter(keys, reason, description) if fate == "dead-letter" else Release(keys)
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A message that the source has delivered, locked.

@@ -4,6 +4,7 @@
        ▲                  │ ──refused──► sent in halves; alone: DeadLetter, or the end
        └──busy, away──────┘
     waiting ──the target is away for too long, or the end──► Release
+    early ──what comes before has come, or is gone──► waiting
 
 A message is completed only after the target has confirmed it. In an ordered hand-over (a session,
 or an entity whose order is kept) one batch is under way at a time, so nothing later can be
@@ -18,6 +19,7 @@ from itertools import chain
 
 from bridge.relay.machine.allowance import Allowance
 from bridge.relay.machine.attempts import Attempts
+from bridge.relay.machine.copies import Copies
 from bridge.relay.machine.effects import (
     Accepted,
     Arrival,
@@ -27,20 +29,19 @@ from bridge.relay.machine.effects import (
     Ended,
     Ending,
     Failed,
+    Fate,
     Refused,
     Release,
     Renew,
     Send,
     SendOutcome,
+    settlement,
 )
 from bridge.relay.machine.expired import Expired
 from bridge.relay.machine.hand_over_rules import HandOverRules
 from bridge.relay.machine.lease import Lease
 from bridge.relay.machine.renewals import Renewals
 from bridge.relay.machine.waiting_messages import Held, WaitingMessages, keys_of
-
-UNSURE_MAX = 10_000
-"""Copies that the target has confirmed and the source may give again; the oldest are forgotten."""
 
 
 class HandOver:
@@ -55,6 +56,7 @@ class HandOver:
     Attributes:
         rules: how it is done; `bytes_max` is known when the target has answered.
         attempts: how the target answers.
+        early: messages that must not be sent yet, as others come before them, by their keys.
         cause: why the hand-over ends.
         relayed, refused: counts of messages that were confirmed, and refused for good, by routes.
     """
@@ -68,6 +70,7 @@ class HandOver:
     ) -> None:
         self.rules = rules
         self.attempts = Attempts(rules.outage_ms)
+        self.early: dict[int, Held] = {}
         self.cause = ""
         self.relayed: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
@@ -76,8 +79,7 @@ class HandOver:
         self._held: dict[int, Held] = {}
         self._waiting = WaitingMessages()
         self._under_way: dict[int, tuple[Held, ...]] = {}
-        self._known: dict[tuple[int, int], Held] = {}
-        self._unsure: dict[tuple[int, int], None] = {}
+        self._copies = Copies()
         self._effects: list[Effect] = []
         self._batch = 0
         self._is_refused = False
@@ -105,7 +107,7 @@ class HandOver:
     @property
     def unconfirmed(self) -> Counter[str]:
         """How many messages are in hand that the target has not confirmed, by routes."""
-        held = chain(self._waiting, *self._under_way.values())
+        held = chain(self.early.values(), self._waiting, *self._under_way.values())
         return Counter(each.arrival.route for each in held)
 
     @property
@@ -125,54 +127,79 @@ class HandOver:
 
     # -- what happens
 
-    def arrive(self, arrivals: Iterable[Arrival], now_ms: int) -> None:
-        """Take messages that were received, in the source's order."""
-        apart: dict[tuple[str, str, str], list[int]] = {}
+    def arrive(self, arrivals: Iterable[Arrival], now_ms: int, *, is_early: bool = False) -> None:
+        """Take messages that were received, in the source's order.
+
+        Args:
+            is_early: they are kept, with their locks, until `admit`.
+        """
+        found: list[Held] = []
         for each in arrivals:
             if each.lock_ms:
                 self._renewals.locked((each.key,), each.lock_ms, now_ms)
             if self._is_again(each):
                 continue
             held = self._held[each.key] = Held(each, self.rules.messages_max)
-            if self._ending is not None:
-                apart.setdefault(("release", "", ""), []).append(each.key)
-            elif each.fate == "relay":
-                self._known[each.identity] = held
+            if is_early and self._ending is None:
+                self.early[each.key] = held
+                self._copies.add(held)
+            else:
+                found.append(held)
+        self._place(found, now_ms)
+        self._advance(now_ms)
+
+    def admit(self, keys: Iterable[int], now_ms: int) -> None:
+        """Let early messages go on, in this order."""
+        self._place([self.early.pop(each) for each in keys if each in self.early], now_ms)
+        self._advance(now_ms)
+
+    def give_room(self, now_ms: int) -> None:
+        """Give back the last of the early messages: one that comes before them needs room."""
+        if self.early:
+            key = max(self.early, key=lambda each: self.early[each].arrival.number)
+            del self.early[key]
+            self._settle(Release((key,)))
+        self._advance(now_ms)
+
+    def _place(self, messages: Iterable[Held], now_ms: int) -> None:
+        """Do with messages what becomes of them."""
+        apart: dict[tuple[Fate, str, str], list[int]] = {}
+        for held in messages:
+            each = held.arrival
+            fate = "release" if self._ending is not None else each.fate
+            self._copies.forget(held)
+            if fate == "relay":
+                self._copies.add(held)
                 self._waiting.add(held)
-            elif each.fate == "refused":
+            elif fate == "refused":
                 self._refuse((held,), each.reason, each.description)
-            elif each.fate == "expired":
+            elif fate == "expired":
                 self._expired.keep((each.key,), now_ms)
             else:
-                key = (each.fate, each.reason, each.description)
-                apart.setdefault(key, []).append(each.key)
+                apart.setdefault((fate, each.reason, each.description), []).append(each.key)
         for (fate, reason, description), keys in apart.items():
-            if fate == "complete":
-                self._settle(Complete(tuple(keys)))
-            elif fate == "dead-letter":
-                self._settle(DeadLetter(tuple(keys), reason, description))
-            else:
-                self._settle(Release(tuple(keys)))
-        self._advance(now_ms)
+            self._settle(settlement(fate, tuple(keys), reason, description))
 
     def _is_again(self, arrival: Arrival) -> bool:
         """Whether a message that has come is in hand, and not given back: it has a new lock.
 
         It is the one to settle; the copy that waits, is under way or was confirmed stands.
         """
-        held = self._known.get(arrival.identity)
-        if arrival.identity in self._unsure:
-            del self._unsure[arrival.identity]
+        held = self._copies.of(arrival)
+        is_confirmed = self._copies.take_confirmed(arrival)
+        if is_confirmed:
             held = Held(arrival, 0)
-            is_confirmed = True
         elif held is None or held.arrival.key in self._settling - self._completing:
             return False
         else:
-            is_confirmed = held.arrival.key in self._completing
+            earlier, held.arrival = held.arrival.key, arrival
+            is_confirmed = earlier in self._completing
             if not is_confirmed:
-                self._settle(Release((held.arrival.key,)))
-            held.arrival = arrival
-        self._held[arrival.key] = self._known[arrival.identity] = held
+                self._settle(Release((earlier,)))
+            if self.early.pop(earlier, None) is not None:
+                self.early[arrival.key] = held
+        self._held[arrival.key] = held
+        self._copies.add(held)
         if is_confirmed:
             self._settle(Complete((arrival.key,)))
         return True
@@ -187,7 +214,7 @@ class HandOver:
                 self._settle(Complete(keys_of(messages)))
             case Refused(condition, description):
                 self.attempts.answered()
-                self._on_refused(messages, condition, description)
+                self._refuse(messages, condition, description)
             case Failed():
                 self._is_refused = outcome.is_of_rights
                 self.attempts.failed(outcome, now_ms)
@@ -206,7 +233,7 @@ class HandOver:
             self._under_way[batch] = rest
         for each in messages:
             if each.arrival.key in gone:
-                self._known.pop(each.arrival.identity, None)
+                self._copies.forget(each)
         self._expired.keep(gone, now_ms)
         if self._ending is not None:
             self._give_back()
@@ -220,15 +247,11 @@ class HandOver:
         for key in keys:
             held = self._held.pop(key, None)
             if held is not None and held.arrival.key == key:
-                identity = held.arrival.identity
-                if self._known.get(identity) is held:
-                    del self._known[identity]
+                self._copies.forget(held)
                 if not is_sure and key in self._completing:
-                    self._unsure[identity] = None
+                    self._copies.may_come_again(held)
             self._settling.discard(key)
             self._completing.discard(key)
-        while len(self._unsure) > UNSURE_MAX:
-            del self._unsure[next(iter(self._unsure))]
         self._advance(now_ms)
 
     def renewed(self, keys: Iterable[int], lock_ms: int, now_ms: int) -> None:
@@ -244,17 +267,17 @@ class HandOver:
 
         What waits is not sent; out of an order, nothing later may be sent then.
         """
-        lost = {each for each in keys if each in self._held}
+        lost = set(self._held_on(keys))
         waiting = {each.arrival.key for each in self._waiting} & lost
         self._renewals.lost(lost)
-        self._forget(waiting)
+        self._forget(waiting | (lost & self.early.keys()))
         if waiting and self.rules.is_ordered:
             self._end(Ending.AGAIN, "the lock of a message has ended")
         self._advance(now_ms)
 
     def source_lost(self, cause: str, now_ms: int) -> None:
         """End, as nothing that is in hand is locked any more, or its order is not sure."""
-        self._forget({*keys_of(self._waiting), *self._expired.take()})
+        self._forget({*keys_of(self._waiting), *self.early, *self._expired.take()})
         self._end(Ending.AGAIN, cause)
         self._advance(now_ms)
 
@@ -296,8 +319,6 @@ class HandOver:
                 times.append(self._allowance.next_ms())
         return min((each for each in times if each is not None), default=None)
 
-    # -- sending
-
     def _advance(self, now_ms: int) -> None:
         if not all(each.is_held(now_ms) for each in self._leases):
             self._end(Ending.AGAIN, "the lock of a session is not held any more")
@@ -307,9 +328,11 @@ class HandOver:
             self._effects.append(Ended(self._ending, self.cause))
 
     def _send(self, now_ms: int) -> None:
-        while self._waiting and self._may_send(now_ms):
+        is_trying = self.rules.is_ordered or self.attempts.failing_since_ms is not None
+        most = 1 if is_trying else self.rules.batches_max
+        while self._waiting and self._ending is None and len(self._under_way) < most:
             left = self._allowance.left(now_ms)
-            if left == 0:
+            if left == 0 or now_ms < self.attempts.resume_at_ms:
                 return
             messages = self._waiting.next_batch(self.rules, left)
             self._allowance.take(len(messages))
@@ -317,29 +340,18 @@ class HandOver:
             self._under_way[self._batch] = messages
             self._effects.append(Send(self._batch, keys_of(messages)))
 
-    def _may_send(self, now_ms: int) -> bool:
-        if self._ending is not None or now_ms < self.attempts.resume_at_ms:
-            return False
-        is_trying = self.rules.is_ordered or self.attempts.failing_since_ms is not None
-        return len(self._under_way) < (1 if is_trying else self.rules.batches_max)
-
-    def _on_refused(self, messages: tuple[Held, ...], condition: str, description: str) -> None:
-        """Find the message that is refused by halves, and do with it what the route says."""
-        if len(messages) > 1:
-            for each in messages:
-                each.share_max = len(messages) // 2
-            self._put_back(messages)
-        else:
-            self._refuse(messages, condition, description)
-
     def _refuse(self, messages: tuple[Held, ...], condition: str, description: str) -> None:
-        """Do with a message what the route says of one that is refused for good."""
-        self.refused[messages[0].arrival.route] += 1
-        if self.rules.dead_letters_refused:
+        """Find the message that is refused by halves, and do with it what the route says."""
+        is_alone = len(messages) == 1
+        for each in messages:
+            each.share_max = max(1, len(messages) // 2)
+        self.refused[messages[0].arrival.route] += is_alone
+        if is_alone and self.rules.dead_letters_refused:
             self._settle(DeadLetter(keys_of(messages), condition, description))
             return
         self._put_back(messages)
-        self._end(Ending.REFUSED, f"{description} ({condition})")
+        if is_alone:
+            self._end(Ending.REFUSED, f"{description} ({condition})")
 
     def _put_back(self, messages: tuple[Held, ...]) -> None:
         self._waiting.put_back(messages)
@@ -347,25 +359,25 @@ class HandOver:
             self._give_back()
         self._give_up(self._renewals.ended)
 
-    # -- the end, and locks
-
     def _end(self, ending: Ending, cause: str) -> None:
         if self._ending is None:
             self._ending, self.cause = ending, cause
             self._give_back()
 
     def _give_back(self) -> None:
-        if keys := (*keys_of(self._waiting.take()), *self._expired.take()):
+        if keys := (*keys_of(self._waiting.take()), *self.early, *self._expired.take()):
+            self.early.clear()
             self._settle(Release(keys))
 
     def _give_up(self, keys: set[int]) -> None:
-        """Give back what waits and is not locked any more; out of an order, all."""
-        if not any(each.arrival.key in keys for each in self._waiting):
-            return
-        if self.rules.is_ordered:
+        """Give back what is not sent yet and not locked any more; out of an order, all."""
+        early = [each for each in self.early if each in keys]
+        for each in early:
+            del self.early[each]
+        if self.rules.is_ordered and any(each.arrival.key in keys for each in self._waiting):
             self._end(Ending.AGAIN, "the lock of a message was not renewed in time")
-        else:
-            self._settle(Release(keys_of(self._waiting.take(keys))))
+        if found := (*keys_of(self._waiting.take(keys)), *early):
+            self._settle(Release(found))
 
     def _settle(self, effect: Complete | Release | DeadLetter) -> None:
         self._renewals.forget(effect.keys)
@@ -379,9 +391,10 @@ class HandOver:
         return [each for each in keys if each in self._held and each not in self._settling]
 
     def _forget(self, keys: set[int]) -> None:
-        """Drop messages that wait and are not locked any more."""
-        for each in self._waiting.take(keys):
-            self._known.pop(each.arrival.identity, None)
+        """Drop messages that wait, or are early, and are not locked any more."""
+        early = [self.early.pop(each) for each in keys if each in self.early]
+        for each in (*self._waiting.take(keys), *early):
+            self._copies.forget(each)
         self._renewals.forget(keys)
         for key in keys:
             self._held.pop(key, None)

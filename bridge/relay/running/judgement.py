@@ -64,10 +64,6 @@ class Judgement:
             for each in self._chain
         }
 
-    def given_back(self, delivery: RemoteDelivery, key: int) -> tuple[Arrival, InHand]:
-        """Return a message that is not sent now; see `of`."""
-        return Arrival(key, number_of(delivery), "release"), InHand(delivery, self._status)
-
     def of(
         self, delivery: RemoteDelivery, key: int, now_ms: int, *, is_session: bool
     ) -> tuple[Arrival, InHand]:

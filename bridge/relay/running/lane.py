@@ -20,10 +20,11 @@ from bridge.relay.machine.effects import (
     Renew,
     Send,
 )
+from bridge.relay.machine.entity_order import LOOK_MS
 from bridge.relay.machine.hand_over import HandOver
 from bridge.relay.machine.hand_over_rules import HandOverRules
 from bridge.relay.machine.lease import lock_ms_of
-from bridge.relay.running.judgement import InHand, Judgement, again, number_of
+from bridge.relay.running.judgement import InHand, Judgement, again
 from bridge.relay.running.session_lock import SessionLock
 from bridge.relay.running.source_order import SourceOrder
 from bridge.relay.running.status import RouteState, RouteStatus
@@ -49,8 +50,11 @@ SOURCE_WAIT_S = 0.2
 SOURCE_WAIT_MAX_S = 5.0
 """The first and the longest pause before a source that does not give messages is asked again."""
 
-EARLIER_S = 1.0
-"""How long a message is awaited that stands before one that has come, in an order."""
+LOOK_S = LOOK_MS / 1000
+"""How often an order is looked at while a message is awaited that comes before others."""
+
+AWAITED_S = 1.0
+"""From when on that is said: what has come back to a source may come a little later."""
 
 RENEWED_TOGETHER = 100
 """Locks of one request."""
@@ -86,7 +90,7 @@ class Lane:
         self._judgement = judgement
         self._status = status
         self._source_order = source_order
-        self._looked_at: Sequence[RemoteDelivery] = ()
+        self._awaited, self._awaited_since_s = "", 0.0
         self._idle_s = idle_s
         self._session = session
         leases = [each.lease for each in (order, session) if each is not None]
@@ -117,9 +121,6 @@ class Lane:
                 self._timer.cancel()
             self._tasks.cancel()
             self._status.let_go(self._machine)
-            if self._looked_at:
-                with suppress(RemoteError):
-                    await self._receiver.settle_all(self._looked_at, outcomes.Release())
 
     def stop(self) -> None:
         """Finish what is under way, give back the rest, and end."""
@@ -133,14 +134,12 @@ class Lane:
 
     async def _read(self) -> None:
         while not self._machine.is_ending:
-            room = self._machine.room
-            if not room:
-                self._has_room.clear()
-                await self._has_room.wait()
+            if not await self._make_room():
                 continue
             try:
                 wait_s = WAIT_S if self._idle_s is None else self._idle_s
-                found = await self._receiver.receive(room, wait_s, more_s=0)
+                wait_s = LOOK_S if self._machine.early else wait_s
+                found = await self._receiver.receive(self._machine.room, wait_s, more_s=0)
             except RemoteError as error:
                 if not await self._source_failed(error):
                     return
@@ -149,51 +148,58 @@ class Lane:
                 self._source_failures = 0
                 self._show()
             if found:
-                self._take(*await self._in_order(found, room))
+                self._take(found)
             elif self._idle_s is not None and not self._in_hand:
                 self.stop()
+            if self._machine.early or self._awaited:
+                await self._admit()
 
-    async def _in_order(
-        self, found: Sequence[RemoteDelivery], room: int
-    ) -> tuple[Sequence[RemoteDelivery], tuple[int, str] | None]:
-        """Return messages in their order, and which of them may not be taken yet, and why.
+    async def _make_room(self) -> bool:
+        """Wait for room, and return whether there is any.
 
-        A source may hand out in another order what has come back to it, or what died: so what
-        stands before a message is awaited for a while.
+        Where all is taken by messages that are early, one is given back from time to time: what
+        they wait for comes in its place.
         """
-        if self._source_order is None:
-            return found, None
-        end_s = self._loop.time() + EARLIER_S
-        while True:
-            self._looked_at = found = sorted(found, key=number_of)
-            early = await self._source_order.first_early(found)
-            left_s = end_s - self._loop.time()
-            more: Sequence[RemoteDelivery] = ()
-            if early is not None and left_s > 0 and len(found) < room:
-                with suppress(RemoteError):
-                    more = await self._receiver.receive(room - len(found), left_s, more_s=0)
-            if not more:
-                self._looked_at = ()
-                return found, early
-            found = [*found, *more]
+        machine = self._machine
+        if machine.room:
+            return True
+        self._has_room.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S if machine.early else None):
+                await self._has_room.wait()
+        if machine.early and not machine.room:
+            await self._admit()
+            machine.give_room(self._now_ms())
+            self._turn()
+        return bool(machine.room)
 
-    def _take(self, found: Sequence[RemoteDelivery], early: tuple[int, str] | None) -> None:
-        """Take messages, and give back those from the early one on."""
+    def _take(self, found: Sequence[RemoteDelivery]) -> None:
+        """Take messages; in an entity's order they are early until it is known what comes next."""
         now_ms = self._now_ms()
         arrivals: list[Arrival] = []
-        for place, each in enumerate(found):
+        for each in found:
             self._key += 1
-            if early is not None and place >= early[0]:
-                arrival, in_hand = self._judgement.given_back(each, self._key)
-            else:
-                arrival, in_hand = self._judgement.of(
-                    each, self._key, now_ms, is_session=self._session is not None
-                )
-            self._in_hand[self._key] = in_hand
+            arrival, self._in_hand[self._key] = self._judgement.of(
+                each, self._key, now_ms, is_session=self._session is not None
+            )
             arrivals.append(arrival)
-        self._machine.arrive(arrivals, now_ms)
-        if early is not None:
-            self._machine.begin_again(early[1], now_ms)
+        self._machine.arrive(arrivals, now_ms, is_early=self._source_order is not None)
+        self._turn()
+
+    async def _admit(self) -> None:
+        """Let early messages go on that come next; the others wait, and their locks are renewed."""
+        early = self._machine.early
+        assert self._source_order is not None
+        try:
+            ready, awaited = await self._source_order.next_of(
+                lambda: [each.arrival.number for each in early.values()]
+            )
+        except RemoteError as error:
+            ready, awaited = [], f"what stands before others is not known: {error}"
+        keys = {each.arrival.number: key for key, each in early.items()}
+        self._machine.admit([keys[each] for each in ready], self._now_ms())
+        if awaited != self._awaited:
+            self._awaited, self._awaited_since_s = awaited, self._loop.time()
         self._turn()
 
     async def _source_failed(self, error: RemoteError) -> bool:
@@ -255,6 +261,11 @@ class Lane:
             status.failed(cause)
         elif self._source_failures:
             self._status.state = RouteState.SOURCE_AWAY
+        elif self._awaited and self._loop.time() >= self._awaited_since_s + AWAITED_S:
+            if self._status.state is not RouteState.AWAITING:
+                log.warning("relay.awaiting route=%s error=%s", self._status.name, self._awaited)
+            self._status.state = RouteState.AWAITING
+            self._status.failed(self._awaited)
         else:
             self._status.state = RouteState.RUNNING
 

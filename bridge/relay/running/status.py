@@ -19,6 +19,7 @@ class RouteState(StrEnum):
         STANDING_BY: another process has the route, whose order is kept.
         TARGET_AWAY: the target does not take what is sent.
         SOURCE_AWAY: the source does not give messages.
+        AWAITING: the next message of its order does not come: another receiver has it locked.
         PAUSED: its run has failed, and is begun again after a pause.
         STOPPED: the target has refused a message for good, or its operator has ended it.
     """
@@ -28,6 +29,7 @@ class RouteState(StrEnum):
     STANDING_BY = "standing-by"
     TARGET_AWAY = "target-away"
     SOURCE_AWAY = "source-away"
+    AWAITING = "awaiting"
     PAUSED = "paused"
     STOPPED = "stopped"
 

@@ -178,6 +178,46 @@ def test_what_comes_again_while_it_is_sent_is_completed_by_its_new_lock(
     assert (machine.relayed[""], machine.room) == (2, 500)
 
 
+def test_what_is_early_waits_with_its_lock_until_it_is_admitted() -> None:
+    """Nothing of it is sent before; one whose lock ends comes again, and ends nothing."""
+    machine = hand_over(is_ordered=True, credit=3)
+    machine.arrive(arrivals(2, 3, lock_ms=30_000), 0, is_early=True)
+    assert (machine.take_effects(), machine.room, machine.unconfirmed.total()) == ([], 1, 2)
+    machine.tick(15_000)
+    assert machine.take_effects() == [Renew((2, 3))]
+    machine.renewed((2, 3), 30_000, 15_000)
+    machine.lock_lost((3,), 15_001)
+    machine.arrive(arrivals(1), 15_002)
+    machine.admit((2, 3), 15_003)
+    assert machine.take_effects() == [Send(1, (1,))]
+    machine.sent(1, Accepted(), 15_004)
+    assert machine.take_effects() == [Complete((1,)), Send(2, (2,))]
+    assert not machine.is_ending
+
+
+def test_what_is_early_makes_room_from_behind_and_goes_back_at_the_end() -> None:
+    """What it waits for may need the room."""
+    machine = hand_over(is_ordered=True, credit=3)
+    machine.arrive(arrivals(3, 5, 4), 0, is_early=True)
+    assert machine.room == 0
+    machine.give_room(1)
+    assert machine.take_effects() == [Release((5,))]
+    machine.settled((5,), 2)
+    assert machine.room == 1
+    machine.stop(3)
+    assert machine.take_effects() == [Release((3, 4))]
+
+
+def test_what_is_early_and_comes_again_is_held_by_its_new_lock() -> None:
+    """Once, in its place."""
+    machine = hand_over(is_ordered=True)
+    machine.arrive(arrivals(2, lock_ms=30_000), 0, is_early=True)
+    machine.arrive([Arrival(9, 2, lock_ms=30_000)], 1, is_early=True)
+    assert machine.take_effects() == [Release((2,))]
+    machine.admit((2, 9), 2)
+    assert machine.take_effects() == [Send(1, (9,))]
+
+
 def test_what_was_confirmed_and_comes_again_is_only_completed() -> None:
     """Its completion was lost. Of another time it is another message: its source was made anew."""
     machine = hand_over()

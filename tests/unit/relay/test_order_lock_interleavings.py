@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,11 +27,11 @@ from bridge.relay.machine.effects import (
     Renew,
     Send,
 )
-from bridge.relay.machine.first_numbers import FirstNumbers
+from bridge.relay.machine.entity_order import EntityOrder
 from bridge.relay.machine.hand_over import HandOver
 from bridge.relay.machine.hand_over_rules import HandOverRules
 from bridge.relay.machine.lease import Lease
-from tests.unit.relay.test_first_numbers import taken
+from tests.unit.relay.test_entity_order import admitted
 
 LOCK_MS = 30_000
 SEND_MS = 60_000
@@ -65,7 +64,7 @@ class Process:
     ahead_ms: int
     machine: HandOver | None = None
     lease: Lease | None = None
-    first: FirstNumbers | None = None
+    entity_order: EntityOrder | None = None
     is_cut: bool = False
     keys: dict[int, int] = field(default_factory=dict)
     settling: list[Complete | Release | DeadLetter] = field(default_factory=list)
@@ -145,7 +144,7 @@ class World:
         until_ms = self.now_ms + LOCK_MS
         self.order = index, until_ms
         one.lease = Lease(until_ms, self.clock(index))
-        one.first = FirstNumbers(self.clock(index))
+        one.entity_order = EntityOrder(self.clock(index))
         one.machine = HandOver(self.rules, self.clock(index), None, (one.lease,))
         one.is_cut = False
         one.keys, one.settling, one.renewing = {}, [], []
@@ -153,27 +152,29 @@ class World:
     def receive(self, index: int) -> None:
         """Lock the first messages that are available, and take them as a lane does."""
         one = self.processes[index]
-        if one.machine is None or one.is_cut or not self.active:
+        if one.machine is None or one.is_cut:
             return
-        assert one.first is not None
         room = one.machine.room
         found, self.active = self.active[:room], self.active[room:]
         keys = range(self.key + 1, self.key + 1 + len(found))
         self.key += len(found)
+        arrivals = []
         for key, number in zip(keys, found, strict=True):
             one.keys[key] = number
             self.locked[index, key] = number, self.now_ms + LOCK_MS
-        there = sorted([*self.active, *(number for number, _ in self.locked.values())])
-        arrivals = []
-        missing: int | None = None
-        for key in keys:
-            if missing is None:
-                missing = taken(one.first, one.keys[key], there, self.clock(index))
-            fate: Any = "relay" if missing is None else "release"
-            arrivals.append(Arrival(key, one.keys[key], fate, lock_ms=LOCK_MS))
-        one.machine.arrive(arrivals, self.clock(index))
-        if missing is not None:
-            one.machine.begin_again("a message is missing", self.clock(index))
+            arrivals.append(Arrival(key, number, lock_ms=LOCK_MS))
+        one.machine.arrive(arrivals, self.clock(index), is_early=True)
+        if not room:
+            one.machine.give_room(self.clock(index))
+        self.admit(one, one.machine, self.clock(index))
+
+    def admit(self, one: Process, machine: HandOver, now_ms: int) -> None:
+        """Let go on what comes next."""
+        assert one.entity_order is not None
+        there = [*self.active, *(number for number, _ in self.locked.values())]
+        early = {each.arrival.number: key for key, each in machine.early.items()}
+        found, _ = admitted(one.entity_order, early, there, now_ms)
+        machine.admit([early[each] for each in found], now_ms)
 
     def renew(self, index: int) -> None:
         """Renew what is to be renewed; the process hears what is lost."""
@@ -217,6 +218,7 @@ class World:
         if one.machine is None or not one.settling:
             return
         effect = one.settling.pop(0)
+        is_sure = is_done and all((index, each) in self.locked for each in effect.keys)
         for key in effect.keys:
             if not is_done or (index, key) not in self.locked:
                 continue
@@ -225,7 +227,7 @@ class World:
                 continue
             number, _ = self.locked.pop((index, key))
             (self.completed if isinstance(effect, Complete) else self.dead).append(number)
-        one.machine.settled(effect.keys, self.clock(index))
+        one.machine.settled(effect.keys, self.clock(index), is_sure=is_sure)
 
     def end_message_lock(self, index: int) -> None:
         """End the lock of a message; its process is told."""
