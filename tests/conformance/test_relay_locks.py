@@ -11,14 +11,15 @@ from uuid import UUID
 
 import pytest
 
-from bridge.engine.api import Received, ReceiveMode, Release
+from bridge.engine.api import Complete, Disposition, Received, ReceiveMode, Release
 from bridge.gateway.server import Gateway
 from bridge.model.entity import Queue
+from bridge.model.errors import MessageSizeExceeded
 from bridge.model.name import EntityPath
 from bridge.relay.machine.lowest import PARTITION_SHIFT
 from bridge.relay.plan.route import Place, RelayFile, Route
 from bridge.relay.plan.source_identity import lock_name
-from bridge.relay.running import lane
+from bridge.relay.running import held_sessions, lane, route_run
 from bridge.relay.running.relay import Relay
 from bridge.relay.running.session_lock import SessionLock
 from bridge.relay.running.status import RouteState, RouteStatus
@@ -208,6 +209,59 @@ async def test_a_session_that_is_locked_at_the_target_waits_for_its_state(outage
             assert await bodies(to_port, session_id=each) == [str(number) for number in range(5)]
 
 
+class Picky(MemoryNamespace):
+    """A namespace that refuses the states of sessions.
+
+    Attributes:
+        refused: the sessions whose states it refuses.
+    """
+
+    refused = frozenset({"A", "B"})
+
+    async def set_session_state(
+        self, path: EntityPath, session_id: str, state: bytes | None
+    ) -> None:
+        """Set a state, if it is not refused."""
+        if session_id in self.refused:
+            raise MessageSizeExceeded("The state is too large.")
+        await super().set_session_state(path, session_id, state)
+
+
+async def test_a_state_that_the_target_refuses_holds_up_its_session_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many as sessions at once, and the others go on; each goes when the target takes it."""
+    monkeypatch.setattr(held_sessions, "AGAIN_S", 0.2)
+    monkeypatch.setattr(route_run, "STATES_S", 0.2)
+    picky = Picky(SESSIONS)
+    async with (
+        gateway(queue=SESSIONS) as (_, from_port),
+        gateway(namespace=picky) as (_, to_port),
+        remote(from_port) as source,
+        remote(to_port) as target,
+    ):
+        for each in "ABCD":
+            await fill(from_port, [text(str(number), each) for number in range(5)])
+            session = await source.session_receiver("q", each)
+            await session.set_state(each.encode())
+            await session.close()
+        async with relaying(from_port, to_port, states=True, sessions_at_once=2) as relay:
+            (status,) = relay.statuses
+            await until(lambda: status.relayed == 10 and status.held_up_sessions == 2)
+            assert status.state is RouteState.RUNNING
+            assert not status.is_sound
+            (reason,) = relay.reasons
+            assert "holds up 2 sessions: q refuses the state of the session" in reason
+            picky.refused = frozenset()
+            await until(lambda: status.relayed == 20 and not status.unconfirmed)
+            await until(lambda: not relay.reasons)
+        for each in "ABCD":
+            session = await target.session_receiver("q", each)
+            assert await session.state() == each.encode()
+            await session.close()
+            assert await bodies(to_port, session_id=each) == [str(number) for number in range(5)]
+
+
 def lock(queue: MemoryQueue, count: int) -> list[UUID]:
     """Lock the first messages of a queue; return the tokens of their locks."""
     found: list[UUID] = []
@@ -235,7 +289,7 @@ async def test_what_comes_behind_younger_ones_is_put_before_them(
 
 async def test_what_comes_back_a_little_later_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has come already is kept meanwhile, and goes behind it."""
-    monkeypatch.setattr(lane, "EARLIER_S", 60.0)
+    monkeypatch.setattr(lane, "AWAITED_S", 60.0)
     tokens: list[UUID] = []
     async with ordered(lambda queue: tokens.extend(lock(queue, COUNT - 1))) as both:
         queue = queue_of(both.source)
@@ -246,6 +300,37 @@ async def test_what_comes_back_a_little_later_is_awaited(monkeypatch: pytest.Mon
         await until(lambda: both.status.relayed == COUNT)
         assert not both.status.last_error
         assert await bodies(both.to_port) == [str(each) for each in range(COUNT)]
+
+
+@pytest.mark.parametrize("credit", [1_000, 5])
+@pytest.mark.parametrize("outcome", [Release(), Complete()])
+async def test_what_a_consumer_keeps_locked_is_awaited_in_place(
+    outcome: Disposition, credit: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Named, and the route is not begun again: what it has locked stays so. Then all go on.
+
+    What was completed is not waited for; what comes finds room among more than the credit.
+    """
+    tokens: list[UUID] = []
+    async with ordered(lambda queue: tokens.extend(lock(queue, 1)), credit=credit) as both:
+        both.namespace.gate.set()
+        queue, status = queue_of(both.source), both.status
+        (token,) = tokens
+        queue.locked[token][1].cancel()  # its lock is renewed for ever
+        number = queue.locked[token][0].number
+        await until(lambda: status.state is RouteState.AWAITING)
+        assert f"message {number} of q comes next" in status.last_error
+        assert not status.is_sound
+        held = min(credit, COUNT - 1)
+        await until(lambda: len(queue.locked) == held + 1)
+        assert status.unconfirmed == held
+        assert count_in(both.target) == 0
+        queue.settle(token, outcome)
+        relayed = COUNT - isinstance(outcome, Complete)
+        await until(lambda: status.relayed == relayed and not status.unconfirmed)
+        await until(lambda: status.state is RouteState.RUNNING)
+        assert await bodies(both.to_port) == [str(each) for each in range(COUNT - relayed, COUNT)]
+    assert "relay.ended" not in caplog.text
 
 
 async def test_what_is_locked_in_a_partition_holds_up_no_other_one() -> None:

@@ -15,3 +15,7 @@ class RouteRefused(OutsideError):
 
 class SessionTaken(Exception):
     """Another has a session locked."""
+
+
+class StateRefused(Exception):
+    """The target refuses the state of a session for good; the others go on."""

@@ -30,6 +30,7 @@ def families(statuses: Sequence[RouteStatus]) -> Iterable[Metric]:
         yield counter
     gauges = (
         ("unconfirmed", "Messages in hand that the target has not confirmed.", "unconfirmed"),
+        ("held_up_sessions", "Sessions that do not go on; the others do.", "held_up_sessions"),
         ("lag_seconds", "Age of the source's oldest message, as last seen.", "lag_s"),
     )
     for name, words, attribute in gauges:

@@ -89,11 +89,8 @@ class Relay:
     @property
     def reasons(self) -> list[str]:
         """A sentence for each route that needs somebody."""
-        found = [
-            f"The route {each.name!r} is {each.state}: {each.last_error or 'no error is known'}."
-            for each in (self._running[name].status for name in sorted(self._running))
-            if not each.is_sound
-        ]
+        statuses = (self._running[name].status for name in sorted(self._running))
+        found = [each.reason for each in statuses if not each.is_sound]
         following = self._following
         if following is not None and following.error is not None and following.begun_s is None:
             found.append(f"What a * stands for cannot be listed: {following.error}.")

@@ -15,7 +15,8 @@ from bridge.relay.machine.hand_over_rules import HandOverRules
 from bridge.relay.plan.choice import chain
 from bridge.relay.plan.route import Place, RelayFile, Route
 from bridge.relay.plan.source_identity import lock_name, source_name
-from bridge.relay.running.errors import RouteEnded, RouteRefused, SessionTaken
+from bridge.relay.running.errors import RouteEnded, RouteRefused, SessionTaken, StateRefused
+from bridge.relay.running.held_sessions import HeldSessions
 from bridge.relay.running.judgement import Judgement
 from bridge.relay.running.lane import Lane
 from bridge.relay.running.namespaces import Namespaces
@@ -194,7 +195,9 @@ class RouteRun:
             if error.condition != NOT_ALLOWED or "session" not in error.description.lower():
                 raise
             self._status.state = RouteState.RUNNING
-            works = [self._sessions(source, judgement) for _ in range(route.sessions_at_once)]
+            held = HeldSessions(self._status, self._moved_state)
+            stack.push_async_callback(held.close)
+            works = [self._sessions(source, judgement, held) for _ in range(route.sessions_at_once)]
             return [*works, self._idle_states(source)] if route.states else works
         stack.push_async_callback(receiver.close)
         rules = self._rules(is_ordered=route.order == "entity", credit=route.credit)
@@ -236,7 +239,9 @@ class RouteRun:
         finally:
             self._lanes.discard(lane)
 
-    async def _sessions(self, source: RemoteNamespace, judgement: Judgement) -> None:
+    async def _sessions(
+        self, source: RemoteNamespace, judgement: Judgement, held: HeldSessions
+    ) -> None:
         """Hand one session over after the other."""
         route = self._route
         credit = max(SESSION_CREDIT_MIN, route.credit // route.sessions_at_once)
@@ -254,6 +259,7 @@ class RouteRun:
             if receiver is None:
                 return
             session = self._lock_of(receiver)
+            is_held = False
             try:
                 if route.states and not await self._moved_state(receiver, session):
                     continue
@@ -261,8 +267,13 @@ class RouteRun:
                     receiver, judgement, rules, session=session, idle_s=SESSION_IDLE_S
                 )
                 ended = await self._ended(lane)
+            except StateRefused as error:
+                is_held = True
+                await held.hold(receiver, session, error)
+                continue
             finally:
-                await session.release()
+                if not is_held:
+                    await session.release()
             if ended.ending in (Ending.OUTAGE, Ending.REFUSED):
                 raise _error(ended)
 
@@ -290,7 +301,7 @@ class RouteRun:
     async def _moved_idle_state(self, source: RemoteNamespace, session_id: str) -> bool:
         """Move a session's state; return whether it is: somebody may have the session locked.
 
-        What a side refuses for good stays, and is told.
+        What the target refuses for good stays, and is told.
         """
         try:
             receiver = await source.session_receiver(self._route.source.path, session_id)
@@ -300,8 +311,13 @@ class RouteRun:
             raise
         lock = self._lock_of(receiver)
         try:
-            return await self._moved_state(receiver, lock, waits=False)
+            if is_moved := await self._moved_state(receiver, lock, waits=False):
+                self._status.let_on(session_id)
+            return is_moved
         except SessionTaken:
+            return False
+        except StateRefused as error:
+            self._status.hold_up(session_id, str(error))
             return False
         except RemoteRefused as error:
             self._status.failed(error)
@@ -319,6 +335,7 @@ class RouteRun:
 
         Raises:
             SessionTaken: another has it, and it is not to be waited for.
+            StateRefused: the target refuses it for good.
         """
         route, status = self._route, self._status
 

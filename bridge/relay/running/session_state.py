@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bridge.relay.running.errors import StateRefused
+from bridge.relay.running.outlet import OF_THE_ENTITY
 from bridge.relay.running.session_lock import accepted
+from bridge.remote.errors import RemoteRefused
 from bridge.remote.management import RemoteManagement
 from bridge.remote.namespace import RemoteNamespace
 from bridge.remote.session_receiver import RemoteSessionReceiver
@@ -45,6 +48,7 @@ async def move_state(
         True, when the session has no state at the source any more.
 
     Raises:
+        StateRefused: the target refuses this state for good.
         RemoteLockLost: one of the two sessions is not locked any more.
         RemoteError: a side refuses it, or is not reached.
     """
@@ -54,8 +58,18 @@ async def move_state(
     there = await accepted(target, entity, source.session_id, on_locked)
     try:
         if await there.state() is None:
-            await there.set_state(state)
+            await _set(there, entity, state)
     finally:
         await there.close()
     await source.set_state(None)
     return True
+
+
+async def _set(session: RemoteSessionReceiver, entity: str, state: bytes) -> None:
+    try:
+        await session.set_state(state)
+    except RemoteRefused as error:
+        if error.retryable or error.in_doubt or error.condition in OF_THE_ENTITY:
+            raise
+        text = f"{entity} refuses the state of the session {session.session_id!r}: {error}"
+        raise StateRefused(text) from error

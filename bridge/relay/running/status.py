@@ -48,6 +48,7 @@ class RouteCondition:
         machines: what has messages in hand.
         relayed, refused: what was counted by machines that have ended, by the names of routes.
         statuses: the routes' own, by their names; the one that receives is the first.
+        held_up: sessions that do not go on, and why; the others do.
     """
 
     def __init__(self, now_ms: int) -> None:
@@ -60,6 +61,7 @@ class RouteCondition:
         self.relayed: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.statuses: dict[str, RouteStatus] = {}
+        self.held_up: dict[str, str] = {}
 
 
 class RouteStatus:
@@ -186,7 +188,34 @@ class RouteStatus:
         oldest_ms = self._condition.oldest_ms
         return 0.0 if oldest_ms is None else max(0, self.now_ms() - oldest_ms) / 1000
 
+    def hold_up(self, session_id: str, cause: str) -> None:
+        """Note that a session does not go on until somebody does something."""
+        self._condition.held_up[session_id] = cause
+        self.failed(cause)
+
+    def let_on(self, session_id: str | None = None) -> None:
+        """Note that a session goes on; `None`: nothing is known of any."""
+        if session_id is None:
+            self._condition.held_up.clear()
+        else:
+            self._condition.held_up.pop(session_id, None)
+
+    @property
+    def held_up_sessions(self) -> int:
+        """How many sessions do not go on."""
+        return len(self._condition.held_up)
+
     @property
     def is_sound(self) -> bool:
         """Whether the route needs nobody."""
-        return self.state in SOUND
+        return self.state in SOUND and not self._condition.held_up
+
+    @property
+    def reason(self) -> str:
+        """What it needs somebody for, in a sentence; "" while it is sound."""
+        if self.state not in SOUND:
+            cause = self.last_error or "no error is known"
+            return f"The route {self.name!r} is {self.state}: {cause}."
+        for cause in self._condition.held_up.values():
+            return f"The route {self.name!r} holds up {self.held_up_sessions} sessions: {cause}."
+        return ""
