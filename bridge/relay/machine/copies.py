@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.relay.machine.effects import Arrival
-from bridge.relay.machine.waiting_messages import Held
+from bridge.relay.machine.waiting_messages import HeldMessage
 
 CONFIRMED_MAX = 10_000
 """Copies that are remembered behind their messages' end; the oldest are forgotten."""
@@ -17,23 +17,23 @@ class Copies:
     """
 
     def __init__(self) -> None:
-        self._in_hand: dict[tuple[int, int], Held] = {}
+        self._in_hand: dict[tuple[int, int], HeldMessage] = {}
         self._confirmed: dict[tuple[int, int], None] = {}
 
-    def add(self, held: Held) -> None:
+    def add(self, held: HeldMessage) -> None:
         """Note a message in hand."""
         self._in_hand[held.arrival.identity] = held
 
-    def of(self, arrival: Arrival) -> Held | None:
+    def of(self, arrival: Arrival) -> HeldMessage | None:
         """Return the message in hand that a message which has come is."""
         return self._in_hand.get(arrival.identity)
 
-    def forget(self, held: Held) -> None:
+    def forget(self, held: HeldMessage) -> None:
         """Note that a message is not in hand any more, or goes nowhere."""
         if self._in_hand.get(held.arrival.identity) is held:
             del self._in_hand[held.arrival.identity]
 
-    def may_come_again(self, held: Held) -> None:
+    def may_come_again(self, held: HeldMessage) -> None:
         """Note that the target has a copy, and that the source may give the message again."""
         self._confirmed[held.arrival.identity] = None
         while len(self._confirmed) > CONFIRMED_MAX:

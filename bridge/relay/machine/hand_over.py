@@ -41,7 +41,7 @@ from bridge.relay.machine.expired import Expired
 from bridge.relay.machine.hand_over_rules import HandOverRules
 from bridge.relay.machine.lease import Lease
 from bridge.relay.machine.renewals import Renewals
-from bridge.relay.machine.waiting_messages import Held, WaitingMessages, keys_of
+from bridge.relay.machine.waiting_messages import HeldMessage, WaitingMessages, keys_of
 
 
 class HandOver:
@@ -70,15 +70,15 @@ class HandOver:
     ) -> None:
         self.rules = rules
         self.attempts = Attempts(rules.outage_ms)
-        self.early: dict[int, Held] = {}
+        self.early: dict[int, HeldMessage] = {}
         self.cause = ""
         self.relayed: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self._allowance = allowance or Allowance(rules.rate_per_s, now_ms)
         self._leases = leases
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, HeldMessage] = {}
         self._waiting = WaitingMessages()
-        self._under_way: dict[int, tuple[Held, ...]] = {}
+        self._under_way: dict[int, tuple[HeldMessage, ...]] = {}
         self._copies = Copies()
         self._effects: list[Effect] = []
         self._batch = 0
@@ -133,13 +133,13 @@ class HandOver:
         Args:
             is_early: they are kept, with their locks, until `admit`.
         """
-        found: list[Held] = []
+        found: list[HeldMessage] = []
         for each in arrivals:
             if each.lock_ms:
                 self._renewals.locked((each.key,), each.lock_ms, now_ms)
             if self._is_again(each):
                 continue
-            held = self._held[each.key] = Held(each, self.rules.messages_max)
+            held = self._held[each.key] = HeldMessage(each, self.rules.messages_max)
             if is_early and self._ending is None:
                 self.early[each.key] = held
                 self._copies.add(held)
@@ -161,7 +161,7 @@ class HandOver:
             self._settle(Release((key,)))
         self._advance(now_ms)
 
-    def _place(self, messages: Iterable[Held], now_ms: int) -> None:
+    def _place(self, messages: Iterable[HeldMessage], now_ms: int) -> None:
         """Do with messages what becomes of them."""
         apart: dict[tuple[Fate, str, str], list[int]] = {}
         for held in messages:
@@ -188,7 +188,7 @@ class HandOver:
         held = self._copies.of(arrival)
         is_confirmed = self._copies.take_confirmed(arrival)
         if is_confirmed:
-            held = Held(arrival, 0)
+            held = HeldMessage(arrival, 0)
         elif held is None or held.arrival.key in self._settling - self._completing:
             return False
         else:
@@ -340,7 +340,7 @@ class HandOver:
             self._under_way[self._batch] = messages
             self._effects.append(Send(self._batch, keys_of(messages)))
 
-    def _refuse(self, messages: tuple[Held, ...], condition: str, description: str) -> None:
+    def _refuse(self, messages: tuple[HeldMessage, ...], condition: str, description: str) -> None:
         """Find the message that is refused by halves, and do with it what the route says."""
         is_alone = len(messages) == 1
         for each in messages:
@@ -353,7 +353,7 @@ class HandOver:
         if is_alone:
             self._end(Ending.REFUSED, f"{description} ({condition})")
 
-    def _put_back(self, messages: tuple[Held, ...]) -> None:
+    def _put_back(self, messages: tuple[HeldMessage, ...]) -> None:
         self._waiting.put_back(messages)
         if self._ending is not None:
             self._give_back()

@@ -11,7 +11,7 @@ from bridge.relay.machine.hand_over_rules import HandOverRules
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class HeldMessage:
     """A message in hand.
 
     Attributes:
@@ -27,23 +27,23 @@ class WaitingMessages:
     """Messages in the order in which they are sent."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Held] = deque()
+        self._waiting: deque[HeldMessage] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def __iter__(self) -> Iterator[Held]:
+    def __iter__(self) -> Iterator[HeldMessage]:
         return iter(self._waiting)
 
-    def add(self, held: Held) -> None:
+    def add(self, held: HeldMessage) -> None:
         """Add a message at the end."""
         self._waiting.append(held)
 
-    def put_back(self, batch: Iterable[Held]) -> None:
+    def put_back(self, batch: Iterable[HeldMessage]) -> None:
         """Put a batch in front."""
         self._waiting.extendleft(reversed(tuple(batch)))
 
-    def take(self, keys: Collection[int] | None = None) -> tuple[Held, ...]:
+    def take(self, keys: Collection[int] | None = None) -> tuple[HeldMessage, ...]:
         """Return those of these keys, and have them no more; `None`: all."""
         found = tuple(each for each in self._waiting if keys is None or each.arrival.key in keys)
         if len(found) == len(self._waiting):
@@ -53,7 +53,7 @@ class WaitingMessages:
             self._waiting = deque(each for each in self._waiting if each.arrival.key not in gone)
         return found
 
-    def next_batch(self, rules: HandOverRules, left: int | None) -> tuple[Held, ...]:
+    def next_batch(self, rules: HandOverRules, left: int | None) -> tuple[HeldMessage, ...]:
         """Take what shares a batch, in order; one message at least.
 
         Args:
@@ -73,6 +73,6 @@ class WaitingMessages:
         return tuple(found)
 
 
-def keys_of(messages: Iterable[Held]) -> tuple[int, ...]:
+def keys_of(messages: Iterable[HeldMessage]) -> tuple[int, ...]:
     """Return the keys of messages, in order."""
     return tuple(each.arrival.key for each in messages)
