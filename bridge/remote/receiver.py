@@ -29,6 +29,7 @@ from bridge.remote.errors import (
     RemoteError,
     RemoteLinkEnded,
     RemoteLockLost,
+    RemoteTimeout,
 )
 from bridge.remote.message import RemoteMessage
 from bridge.remote.outcomes import (
@@ -230,7 +231,8 @@ class RemoteReceiver:
         """Settle messages in one way, by few frames; return when the server has confirmed all.
 
         Raises the first error, see `settle`, when all are confirmed or have failed. Nothing is
-        told a second time.
+        told a second time. Messages whose link has ended are given up together when the server is
+        not reached.
         """
         asked: list[asyncio.Future[Any]] = []
         apart: list[RemoteDelivery] = []
@@ -257,6 +259,8 @@ class RemoteReceiver:
                 await self._settle_apart(each, outcome)
             except RemoteError as error:
                 errors.append(error)
+                if isinstance(error, RemoteConnectionLost | RemoteTimeout):
+                    break  # each of the others would wait as long, and its lock ends by itself
         if errors:
             raise errors[0]
 

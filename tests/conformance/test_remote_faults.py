@@ -12,6 +12,7 @@ import pytest
 from bridge.machine.amqp10.limits import Limits
 from bridge.remote.connection import RemoteConnection
 from bridge.remote.credentials import SharedKey
+from bridge.remote.delivery import RemoteDelivery
 from bridge.remote.errors import (
     RemoteBusy,
     RemoteConnectionLost,
@@ -31,6 +32,7 @@ from bridge.remote.receiver import RemoteReceiver
 from bridge.wire.amqp10.performatives import Accepted, Released
 from bridge.wire.amqp10.types import Array, Int
 from tests.conformance.remote import ONCE, QUICK, ROOT, WAIT_S, Waits, remote, text, texts
+from tests.conformance.served import gateway
 from tests.fixtures.scripted_server import (
     ScriptedConnection,
     rejected,
@@ -162,6 +164,29 @@ async def test_a_link_that_was_idle_is_attached_again() -> None:
         (found,) = await waiting
         assert found.message.data == b"m"
     assert server.opened == 1
+
+
+async def test_what_was_locked_is_given_up_together_at_a_server_that_is_away() -> None:
+    """Settled one by one, by their locks, each would wait until the server is not reached."""
+    tries = 0
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal tries
+        tries += 1
+        writer.close()
+
+    async with gateway() as (served, port), remote(port, patience=ONCE) as namespace:
+        receiver = await namespace.receiver("q", credit=20)
+        await (await namespace.sender("q")).send(texts(20))
+        found: list[RemoteDelivery] = []
+        while len(found) < 20:
+            found += await receiver.receive(20, WAIT_S)
+        await served.stop()
+        await until(lambda: not receiver._link.is_open)
+        async with await asyncio.start_server(hang_up, "127.0.0.1", port):
+            with pytest.raises(RemoteConnectionLost):
+                await receiver.settle_all(found, Complete())
+    assert tries == 1
 
 
 async def test_a_session_ends_with_the_link_that_it_was_begun_for() -> None:
