@@ -279,7 +279,7 @@ async def test_what_comes_behind_younger_ones_is_put_before_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As from a queue that a restart has put out of order: nothing is begun again for it."""
-    monkeypatch.setattr(lane, "EARLIER_S", 60.0)
+    monkeypatch.setattr(lane, "AWAITED_S", 60.0)
     async with ordered(lambda queue: queue.active.reverse()) as both:
         both.namespace.gate.set()
         await until(lambda: both.status.relayed == COUNT)
@@ -322,8 +322,7 @@ async def test_what_a_consumer_keeps_locked_is_awaited_in_place(
         assert f"message {number} of q comes next" in status.last_error
         assert not status.is_sound
         held = min(credit, COUNT - 1)
-        await until(lambda: len(queue.locked) == held + 1)
-        assert status.unconfirmed == held
+        await until(lambda: len(queue.locked) == held + 1 and status.unconfirmed == held)
         assert count_in(both.target) == 0
         queue.settle(token, outcome)
         relayed = COUNT - isinstance(outcome, Complete)
