@@ -124,8 +124,6 @@ class Taking:
         found, self._effects = self._effects, []
         return found
 
-    # -- what happens
-
     def receive(self, messages: Iterable[Received], now_ms: int) -> None:
         """Take messages that were received, in the source's order."""
         if self._is_over:
@@ -283,8 +281,6 @@ class Taking:
             elif self._waiting and self._allowance.left(now_ms) == 0:
                 times.append(self._allowance.next_ms())
         return min((each for each in times if each is not None), default=None)
-
-    # -- batches
 
     def _advance(self, now_ms: int) -> None:
         while self._waiting and self._may_begin(now_ms):
