@@ -31,11 +31,11 @@ class HeldSessions:
     def __init__(self, status: RouteStatus, move: Move) -> None:
         self._status = status
         self._move = move
-        self._held: set[str] = set()
+        self._held: set[SessionLock] = set()
         self._tasks = Tasks()
 
     def __repr__(self) -> str:
-        return f"<HeldSessions {sorted(self._held)[:10]}>"
+        return f"<HeldSessions {len(self._held)}>"
 
     async def hold(
         self, session: RemoteSessionReceiver, lock: SessionLock, error: StateRefused
@@ -51,7 +51,7 @@ class HeldSessions:
     async def _hold(
         self, session: RemoteSessionReceiver, lock: SessionLock, error: StateRefused
     ) -> None:
-        self._held.add(session.session_id)
+        self._held.add(lock)
         lost = asyncio.ensure_future(lock.lost())
         try:
             while True:
@@ -68,7 +68,7 @@ class HeldSessions:
                     self._status.failed(failed)
         finally:
             lost.cancel()
-            self._held.discard(session.session_id)
+            self._held.discard(lock)
             self._status.let_on(session.session_id)
             await lock.release()
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
+from bridge.model.session_id import fold
 from bridge.relay.machine.hand_over import HandOver
 
 
@@ -48,7 +49,7 @@ class RouteCondition:
         machines: what has messages in hand.
         relayed, refused: what was counted by machines that have ended, by the names of routes.
         statuses: the routes' own, by their names; the one that receives is the first.
-        held_up: sessions that do not go on, and why; the others do.
+        held_up: sessions that do not go on, by their folded ids, and why; the others do.
     """
 
     def __init__(self, now_ms: int) -> None:
@@ -190,7 +191,7 @@ class RouteStatus:
 
     def hold_up(self, session_id: str, cause: str) -> None:
         """Note that a session does not go on until somebody does something."""
-        self._condition.held_up[session_id] = cause
+        self._condition.held_up[fold(session_id)] = cause
         self.failed(cause)
 
     def let_on(self, session_id: str | None = None) -> None:
@@ -198,7 +199,7 @@ class RouteStatus:
         if session_id is None:
             self._condition.held_up.clear()
         else:
-            self._condition.held_up.pop(session_id, None)
+            self._condition.held_up.pop(fold(session_id), None)
 
     @property
     def held_up_sessions(self) -> int:
