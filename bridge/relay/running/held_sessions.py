@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from bridge.background.tasks import Tasks
 from bridge.relay.running.errors import StateRefused
@@ -52,13 +53,13 @@ class HeldSessions:
         self, session: RemoteSessionReceiver, lock: SessionLock, error: StateRefused
     ) -> None:
         self._held.add(lock)
-        lost = asyncio.ensure_future(lock.lost())
         try:
             while True:
                 self._status.hold_up(session.session_id, str(error))
-                await asyncio.wait((lost,), timeout=AGAIN_S)
-                if lost.done():
-                    return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(AGAIN_S):
+                        await lock.lost()
+                        return
                 try:
                     if await self._move(session, lock):
                         return
@@ -67,7 +68,6 @@ class HeldSessions:
                 except RemoteError as failed:
                     self._status.failed(failed)
         finally:
-            lost.cancel()
             self._held.discard(lock)
             self._status.let_on(session.session_id)
             await lock.release()
