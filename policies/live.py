@@ -7,6 +7,7 @@ from typing import Any
 
 from bridge.model import entity as model
 from bridge.topology import definitions
+from bridge.topology.json_objects import as_object
 from bridge.topology.resources import (
     Binding,
     Exchange,
@@ -54,12 +55,12 @@ def topology_of(export: Export, vhost: str) -> Topology:
             ),
         ),
         shovels=tuple(
-            Shovel(name=row["name"], value=dict(definitions.as_object(row["value"])))
+            Shovel(name=row["name"], value=dict(as_object(row["value"])))
             for row in _rows(export, "parameters", vhost)
             if row["component"] == "shovel"
         ),
         parameters=tuple(
-            Parameter(name=row["name"], value=dict(definitions.as_object(row["value"])))
+            Parameter(name=row["name"], value=dict(as_object(row["value"])))
             for row in export.get("global_parameters", ())
             if row["name"] == namespace or row["name"].startswith(prefix)
         ),

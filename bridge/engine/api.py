@@ -8,6 +8,8 @@ from enum import Enum
 from typing import Protocol
 from uuid import UUID
 
+from bridge.engine.change_verbs import ChangeVerbs
+from bridge.engine.numbered_locks import NumberedLocks
 from bridge.message.envelopes import Outgoing
 from bridge.message.received import Received as Received
 from bridge.model import entity as model
@@ -90,24 +92,6 @@ OnSettled = Callable[[ServiceBusError | None], None]
 """A callback for a settlement's end: `None`, or the error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumberedLocks:
-    """What has become of the numbers that were to be locked.
-
-    Attributes:
-        received: the locked messages, in the order of their numbers.
-        unavailable: numbers of messages that are there, and that no receiver can have now: they are
-            locked, deferred, scheduled, or on their way.
-        unreached: numbers of messages that are there, behind more than may be held.
-        missing: numbers of which there is no message.
-    """
-
-    received: Sequence[Received]
-    unavailable: Sequence[int]
-    unreached: Sequence[int]
-    missing: Sequence[int]
-
-
 class Receiver(Protocol):
     """One client's receiver of an entity: messages are delivered as it gives credit."""
 
@@ -153,38 +137,6 @@ class SessionReceiver(Receiver, Protocol):
     @property
     def locked_until_ms(self) -> int:
         """The end of the session's lock (UTC ms), by the last renewal through this process."""
-
-
-class ChangeVerbs(Protocol):
-    """The verbs that change rules of subscriptions, and hold entities; both are named by paths."""
-
-    async def create_rule(self, subscription: str, rule: model.Rule) -> None:
-        """Add a rule.
-
-        Raises:
-            InvalidRule, EntityNotFound, EntityAlreadyExists, QuotaExceeded: see `model.errors`.
-        """
-
-    async def delete_rule(self, subscription: str, name: str) -> None:
-        """Delete a rule.
-
-        Raises:
-            EntityNotFound: there is no such subscription or rule.
-        """
-
-    async def hold(self, path: str, run: str) -> None:
-        """Hold an entity for a migration's run.
-
-        Raises:
-            EntityNotFound, EntityConflict, ServerBusy: see `Administration.hold`.
-        """
-
-    async def release(self, path: str, run: str) -> None:
-        """End a run's hold of an entity.
-
-        Raises:
-            EntityNotFound, EntityConflict, ServerBusy: see `Administration.release`.
-        """
 
 
 class NamespaceVerbs(Protocol):

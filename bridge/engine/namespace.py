@@ -41,7 +41,6 @@ from bridge.engine.administration.usage import NOT_LED, LedMs, Usage
 from bridge.engine.api import (
     DeadLetter,
     Disposition,
-    NumberedLocks,
     OnSent,
     Received,
     ReceiveMode,
@@ -65,6 +64,7 @@ from bridge.engine.forwarding.forwarding import Forwarding
 from bridge.engine.held_entities import HeldEntities
 from bridge.engine.leaving import Leaving
 from bridge.engine.membership import Membership
+from bridge.engine.numbered_locks import NumberedLocks
 from bridge.engine.peers import Peers
 from bridge.engine.poison import Poison
 from bridge.engine.rabbitmq import RabbitMQ
@@ -244,7 +244,7 @@ class RabbitNamespace:
             accessed=self._usage.accessed_ms,
             waiting_here=waiting,
         )
-        self._notifications = Notifications(services, due.wake, self._on_told)
+        self._notifications = Notifications(services, due.wake, partial(_hear, self))
         self.membership = Membership(
             Standbys(os.urandom(16)),
             self._peers,
@@ -617,17 +617,6 @@ class RabbitNamespace:
 
         self._tasks.start(refuse())
 
-    def _on_told(self, kind: str, path: EntityPath) -> None:
-        """Handle a notification: an entity was changed or peeked, or its queue is full."""
-        if kind == PEEKED:
-            self._settlements.hear(path.entity)
-            return
-        if kind == ENTITY_CHANGED:
-            self._sending.note_changed(path.entity)
-            self._due.wake_for(path.entity)
-        else:
-            self._sending.note_full(path.entity)
-
 
 async def _moved(departure: Departure) -> None:
     """Wait until no message is on its way out of a queue, for `MOVED_S` at most.
@@ -665,3 +654,15 @@ async def _listen(namespace: RabbitNamespace, connection: Connection) -> None:
 
 async def _not_administered(request: Request) -> Response:
     raise NotImplementedHere("This process administers no entities.")
+
+
+def _hear(namespace: RabbitNamespace, kind: str, path: EntityPath) -> None:
+    """Handle a notification: an entity was changed or peeked, or its queue is full."""
+    if kind == PEEKED:
+        namespace._settlements.hear(path.entity)
+        return
+    if kind == ENTITY_CHANGED:
+        namespace._sending.note_changed(path.entity)
+        namespace._due.wake_for(path.entity)
+    else:
+        namespace._sending.note_full(path.entity)

@@ -10,7 +10,7 @@ from bridge.broker.connection.boot import node_boot
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.connection import Connection
 from bridge.broker.errors import BrokerError, PublishRefused
-from bridge.machine.inbox.sequencer import SenderAnswer
+from bridge.machine.inbox.applied import SenderAnswer
 from bridge.model.entity import SendEntity, Topic
 from bridge.topology import names
 from bridge.topology.shards import active_queues

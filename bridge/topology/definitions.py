@@ -24,6 +24,7 @@ from bridge.model.entity import EntityT
 from bridge.model.errors import ArgumentError
 from bridge.model.properties import MAKERS, kind_of
 from bridge.topology.fields import read, written
+from bridge.topology.json_objects import as_object
 from bridge.topology.names import resource_base
 from bridge.topology.resources import Finding, Parameter, Value
 from bridge.topology.shards import count_of, with_shards
@@ -39,9 +40,6 @@ NAME_LENGTH_MAX = 255
 """RabbitMQ keeps the names of global parameters as Erlang atoms; one of 300 fails (measured)."""
 
 _VHOST_LENGTH_MAX = 80
-
-DEPTH_MAX = 64
-"""Maximum nesting of a definition; the deepest part, a filter's parameter, has seven levels."""
 
 FOLDED = " (session ids without case)"
 """Follows the kind of an entity that folds session ids."""
@@ -276,34 +274,6 @@ def to_json(entity: model.Entity) -> Json:
         if value or field not in _WRITTEN_WHEN_GIVEN:
             form[key] = written(field, value)
     return form
-
-
-def as_object(form: Value | Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return a JSON form as an object.
-
-    Raises:
-        ArgumentError: the form is none, or nests deeper than any definition.
-    """
-    if _is_too_deep(form):
-        raise ArgumentError(f"A definition nests {DEPTH_MAX} levels at most.")
-    if isinstance(form, Mapping):
-        return form
-    raise ArgumentError(f"A definition is an object, not {form!r}.")
-
-
-def _is_too_deep(form: Value | Mapping[str, Value]) -> bool:
-    level: list[Any] = [form]
-    for _ in range(DEPTH_MAX + 1):
-        children: list[Any] = []
-        for each in level:
-            if isinstance(each, Mapping):
-                children += each.values()
-            elif isinstance(each, list):
-                children += each
-        if not children:
-            return False
-        level = children
-    return True
 
 
 def from_json(form: Value | Mapping[str, Value]) -> model.Entity:

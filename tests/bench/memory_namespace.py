@@ -10,7 +10,6 @@ from uuid import UUID
 
 from bridge.background.slices import in_slices
 from bridge.engine.api import (
-    ChangeVerbs,
     Disposition,
     OnSent,
     OnSettled,
@@ -18,6 +17,7 @@ from bridge.engine.api import (
     ReceiveMode,
     SessionReceiver,
 )
+from bridge.engine.change_verbs import ChangeVerbs
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.errors import (

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from bridge.gateway.nodes.management import LOCKED_MAX
+from bridge.gateway.nodes.own_operations import LOCKED_MAX
 from bridge.machine.amqp10.limits import Limits
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import AuthorizationRule, Queue, Right

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from bridge.gateway.client.reply_links import ReplyLinks
-from bridge.gateway.nodes.management import ITEMS_MAX
+from bridge.gateway.nodes.node_operation import ITEMS_MAX
 from bridge.wire.amqp10 import writing
 from bridge.wire.amqp10.message import (
     BATCH_FORMAT,

@@ -13,8 +13,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 from bridge.broker.connection.address import await_end, is_there
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import parse_url
+from bridge.machine.inbox.applied import SenderAnswer
 from bridge.machine.inbox.arrival import ReplyTo
-from bridge.machine.inbox.sequencer import SenderAnswer
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.wire.headers import DIRECT_REPLY_TO
 from tests.brokers.node import CREDENTIALS, Node

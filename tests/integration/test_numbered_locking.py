@@ -16,11 +16,11 @@ from bridge.engine.api import (
     Complete,
     DeadLetter,
     Defer,
-    NumberedLocks,
     Received,
     ReceiveMode,
     Release,
 )
+from bridge.engine.numbered_locks import NumberedLocks
 from bridge.engine.receiving import numbered_locking
 from bridge.model import entity as model
 from bridge.model.errors import MessageLockLost, NotAllowed, NotImplementedHere

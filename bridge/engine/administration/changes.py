@@ -27,24 +27,17 @@ from bridge.engine.administration.change_lock import LOCK_RETRY_S, LOCK_S, Chang
 from bridge.engine.administration.directory import Directory
 from bridge.engine.administration.policies import Policies
 from bridge.engine.administration.provision import check_fixed, new_incarnation, provide
+from bridge.engine.administration.rule_checks import check_rules
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.model import entity as model
 from bridge.model.errors import (
     EntityAlreadyExists,
     EntityConflict,
     EntityNotFound,
-    QuotaExceeded,
 )
-from bridge.model.filters.errors import InvalidRule
-from bridge.model.filters.mismatches import mismatches
-from bridge.model.filters.rules import check_rule
 from bridge.topology import definitions, names
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.shards import with_shards
-
-SQL_FILTERS_MAX = 2_000
-CORRELATION_FILTERS_MAX = 100_000
-"""The most filters of a topic's subscriptions together (Azure's quotas); True and False are SQL."""
 
 Changed = TypeVar("Changed", bound=model.Entity)
 
@@ -96,7 +89,7 @@ class Administration:
                 raise EntityAlreadyExists(texts.already_exists(entity.path))
             self._directory.check_readable((entity.path,))
             topic = await self._topic_of(entity)
-            self._check_rules(entity, ())
+            check_rules(self._directory, entity, ())
             made = replace(with_shards(entity, self._session_shards), incarnation=new_incarnation())
             made = definitions.with_folded_ids(made, topic)
             await self.write(made)
@@ -294,37 +287,8 @@ class Administration:
 
     async def _write_rules(self, there: model.Subscription, rules: tuple[model.Rule, ...]) -> None:
         changed = replace(there, rules=rules)
-        self._check_rules(changed, there.rules)
+        check_rules(self._directory, changed, there.rules)
         await self.define(changed)
-
-    def _check_rules(self, entity: model.Entity, there: Sequence[model.Rule]) -> None:
-        """Refuse invalid new rules of a subscription, or more filters than its topic may have."""
-        if not isinstance(entity, model.Subscription):
-            return
-        known = {each.name.lower(): each for each in there}
-        new = [each for each in entity.rules if known.get(each.name.lower()) != each]
-        for rule in new:
-            _check(entity.path, rule)
-        topic = self._directory.find(entity.topic)
-        others = topic.subscriptions if isinstance(topic, model.Topic) else ()
-        rules = [
-            *entity.rules,
-            *(
-                rule
-                for each in others
-                if each.path.lower() != entity.path.lower()
-                for rule in each.rules
-            ),
-        ]
-        correlation = sum(isinstance(each.filter, model.CorrelationFilter) for each in rules)
-        has_room = (
-            correlation <= CORRELATION_FILTERS_MAX and len(rules) - correlation <= SQL_FILTERS_MAX
-        )
-        if new and not has_room:
-            raise QuotaExceeded(
-                f"The topic '{entity.topic}' may have {SQL_FILTERS_MAX} SQL filters and "
-                f"{CORRELATION_FILTERS_MAX} correlation filters in all its subscriptions."
-            )
 
     def _subscriptions_of(self, path: str) -> list[str]:
         found = self._directory.find(path)
@@ -413,12 +377,3 @@ def _check_holder(entity: model.Entity, run: str) -> None:
         raise EntityConflict(
             f"The entity '{entity.path}' is held by the migration '{entity.held}'."
         )
-
-
-def _check(subscription: str, rule: model.Rule) -> None:
-    try:
-        check_rule(rule)
-    except InvalidRule as error:
-        raise InvalidRule(f"The rule '{rule.name}' of '{subscription}': {error}") from None
-    for mismatch in mismatches(rule):
-        log.warning("rule.mismatch path=%s rule=%s error=%r", subscription, rule.name, mismatch)

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 from weakref import WeakValueDictionary
 
-from bridge.engine.api import NumberedLocks, Received
+from bridge.engine.api import Received
+from bridge.engine.numbered_locks import NumberedLocks
 from bridge.engine.receiving.queue_reader import QueueReader
 from bridge.engine.receiving.receiver import QueueReceiver
 from bridge.engine.receiving.receivers import Receiving

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 from bridge.background.slices import in_slices
 from bridge.engine import texts as engine_texts
@@ -18,19 +17,28 @@ from bridge.engine.api import (
     Defer,
     Disposition,
     NamespaceVerbs,
-    Received,
     ReceiveMode,
-    Release,
 )
 from bridge.engine.clock import now_ms
 from bridge.gateway.client import texts
-from bridge.gateway.client.client import Client
 from bridge.gateway.links.messages import peeked_entry, received_entry
 from bridge.gateway.links.outcomes import changes
 from bridge.gateway.links.sending import outgoing
 from bridge.gateway.nodes import rules, session_operations
+from bridge.gateway.nodes.node_operation import (
+    ITEMS_MAX,
+    Body,
+    Deleting,
+    NodeOperation,
+    is_long,
+    items_of,
+    numbers_of,
+    release_all,
+    text_of,
+    tokens_of,
+)
+from bridge.gateway.nodes.own_operations import OWN_OPERATIONS
 from bridge.message.envelopes import Outgoing
-from bridge.model.availability import check_run
 from bridge.model.duration import instant_text
 from bridge.model.entity import Right, Subscription, Topic
 from bridge.model.errors import (
@@ -55,93 +63,17 @@ _PREFIX = "com.microsoft:"
 _FIRST, _SECOND = 0, 1
 """rcv-settle-mode: receive-and-delete, peek-lock. Clients send a ubyte or a uint."""
 
-ITEMS_MAX = 5_000
-"""Messages of one request, however they are named: more than any SDK asks for at a time."""
-
-LOCKED_MAX = 250
-"""Messages that one request locks by their numbers at most."""
-
 DELETED_MAX = 4_000
 """Messages that one request deletes at most (Azure, batch delete)."""
 
 SETTLED_AT_ONCE = 100
 """Messages that are settled before other tasks get their turn of the event loop."""
 
-Body = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Deleting:
-    """A reply with messages that are received and deleted: they are settled when it is sent."""
-
-    body: Body
-    path: EntityPath
-    tokens: Sequence[UUID]
-
-    def on_sent(self, client: Client, is_sent: bool) -> None:
-        """Complete the messages; if the client will not have the reply, release them."""
-
-        def settled(error: ServiceBusError | None) -> None:
-            if error is not None:
-                log.info("deletion.failed", entity=str(self.path), reason=str(error))
-
-        namespace, log = client.namespace, client.log
-        for token in self.tokens:
-            disposition = Complete() if is_sent else Release()
-            namespace.begin_settling(self.path, token, disposition, settled)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeOperation:
-    """An operation: the required right and the function; no body means 'no content'.
-
-    Attributes:
-        in_session: a request that names a session must come from the connection that holds the
-            session.
-        shows_messages: the function takes the client's form, too.
-    """
-
-    right: Right
-    run: Callable[..., Awaitable[Body | Deleting | None]]
-    in_session: bool = False
-    shows_messages: bool = False
-
-
-def _items(body: Body, name: str) -> Sequence[Any]:
-    """Return the elements of a list or an array, at most `ITEMS_MAX`; `name` is its key."""
-    value = body.get(name)
-    items = value.items if isinstance(value, Array) else value
-    if not isinstance(items, list | tuple):
-        raise ArgumentError(f"'{name}' must be a list or an array.")
-    if len(items) > ITEMS_MAX:
-        raise ArgumentOutOfRange(
-            f"'{name}' holds {len(items)} elements; a request may have {ITEMS_MAX} at most."
-        )
-    return items
-
-
-def _tokens(body: Body) -> Sequence[UUID]:
-    items = _items(body, "lock-tokens")
-    if not all(isinstance(item, UUID) for item in items):
-        raise ArgumentError("'lock-tokens' must be an array of uuid.")
-    return items
-
-
-def _numbers(body: Body) -> Sequence[int]:
-    items = _items(body, "sequence-numbers")
-    if not all(map(_is_long, items)):
-        raise ArgumentError("'sequence-numbers' must be an array of long.")
-    return [int(item) for item in items]
-
-
-def _is_long(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
-
 
 async def _renew_lock(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
     if session_operations.requires_session(namespace, path):
         raise NotAllowed(texts.MESSAGE_LOCK_OF_SESSION)
-    ends_ms = await namespace.renew_locks(path, _tokens(body))
+    ends_ms = await namespace.renew_locks(path, tokens_of(body))
     return {"expirations": Array("timestamp", tuple(ends_ms))}
 
 
@@ -160,7 +92,7 @@ def _scheduled(entries: Sequence[Any]) -> Iterator[Outgoing]:
 
 
 async def _schedule_message(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
-    batch = await in_slices(_scheduled(_items(body, "messages")))
+    batch = await in_slices(_scheduled(items_of(body, "messages")))
     numbers = await namespace.schedule(path, batch)
     return {"sequence-numbers": Array("long", tuple(numbers))}
 
@@ -168,7 +100,7 @@ async def _schedule_message(namespace: NamespaceVerbs, path: EntityPath, body: B
 async def _cancel_scheduled_message(
     namespace: NamespaceVerbs, path: EntityPath, body: Body
 ) -> Body:
-    await namespace.cancel_scheduled(path, _numbers(body))
+    await namespace.cancel_scheduled(path, numbers_of(body))
     return {}
 
 
@@ -176,7 +108,7 @@ async def _peek_message(
     namespace: NamespaceVerbs, path: EntityPath, body: Body, form: Form
 ) -> Body | None:
     start, count = body.get("from-sequence-number", 0), body.get("message-count", 1)
-    if not _is_long(start) or not _is_long(count) or count < 1:
+    if not is_long(start) or not is_long(count) or count < 1:
         raise ArgumentError(
             "'from-sequence-number' must be a whole number, and 'message-count' one above 0."
         )
@@ -190,7 +122,7 @@ async def _peek_message(
 async def _batch_delete_messages(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
     count: Any = body.get("message-count")
     before_ms: Any = body.get("enqueued-time-utc")
-    if not _is_long(count) or not _is_long(before_ms):
+    if not is_long(count) or not is_long(before_ms):
         raise ArgumentError("'message-count' must be an int, 'enqueued-time-utc' a timestamp.")
     if not 1 <= int(count) <= DELETED_MAX:
         raise ArgumentOutOfRange(
@@ -218,7 +150,7 @@ async def _receive_by_sequence_number(
     if settle_mode not in (_FIRST, _SECOND):
         raise ArgumentError(f"'receiver-settle-mode' is {settle_mode!r}.")
     session_id = _session_of(namespace, path, body)
-    numbers = _numbers(body)
+    numbers = numbers_of(body)
     received = await namespace.receive_deferred(path, numbers, ReceiveMode.PEEK_LOCK, session_id)
     locked = received
     if settle_mode == _FIRST:
@@ -227,57 +159,12 @@ async def _receive_by_sequence_number(
         entry = partial(received_entry, form=form, in_session=session_id is not None)
         answer: Body = {"messages": await in_slices(map(entry, received))}
     except BaseException:
-        _release_all(namespace, path, locked)
+        release_all(namespace, path, locked)
         raise
     if settle_mode == _SECOND:
         return answer
     tokens = [each.lock_token for each in locked if each.lock_token is not None]
     return Deleting(answer, path, tokens)
-
-
-async def _lock_messages(
-    namespace: NamespaceVerbs, path: EntityPath, body: Body, form: Form
-) -> Body:
-    numbers = _numbers(body)
-    if len(numbers) > LOCKED_MAX:
-        raise ArgumentOutOfRange(
-            f"'sequence-numbers' holds {len(numbers)} elements; one request locks {LOCKED_MAX} "
-            "messages at most."
-        )
-    locked = await namespace.lock_messages(path, numbers)
-    try:
-        entry = partial(received_entry, form=form, in_session=False)
-        messages = await in_slices(map(entry, locked.received))
-    except BaseException:
-        _release_all(namespace, path, locked.received)
-        raise
-    return {
-        "messages": messages,
-        "unavailable": Array("long", tuple(locked.unavailable)),
-        "not-reached": Array("long", tuple(locked.unreached)),
-        "not-found": Array("long", tuple(locked.missing)),
-    }
-
-
-async def _release_messages(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
-    """Release all that can be; say behind that if a lock had ended."""
-    if session_operations.requires_session(namespace, path):
-        raise NotAllowed(engine_texts.NUMBERS_OF_SESSIONS.format(entity=path))
-    refused: ServiceBusError | None = None
-    for token in _tokens(body):
-        try:
-            await namespace.settle(path, token, Release())
-        except ServiceBusError as error:
-            refused = refused or error
-    if refused is not None:
-        raise refused
-    return {}
-
-
-def _release_all(namespace: NamespaceVerbs, path: EntityPath, received: Sequence[Received]) -> None:
-    for each in received:
-        if each.lock_token is not None:
-            namespace.begin_settling(path, each.lock_token, Release(), lambda error: None)
 
 
 def _has_sessions(namespace: NamespaceVerbs, path: EntityPath) -> bool:
@@ -298,24 +185,17 @@ def _disposition(body: Body) -> Disposition:
             return Defer(properties=changes(modified))
         case "suspended":
             return DeadLetter(
-                reason=_text_of(body, "deadletter-reason"),
-                description=_text_of(body, "deadletter-description"),
+                reason=text_of(body, "deadletter-reason"),
+                description=text_of(body, "deadletter-description"),
                 properties=changes(modified),
             )
         case other:
             raise ArgumentError(f"'disposition-status' is {other!r}.")
 
 
-def _text_of(body: Body, name: str) -> str | None:
-    value = body.get(name)
-    if value is not None and not isinstance(value, str):
-        raise ArgumentError(f"'{name}' must be a string.")
-    return value
-
-
 async def _update_disposition(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
     disposition = _disposition(body)
-    for count, token in enumerate(_tokens(body), 1):
+    for count, token in enumerate(tokens_of(body), 1):
         await namespace.settle(path, token, disposition)
         if count % SETTLED_AT_ONCE == 0:
             await asyncio.sleep(0)
@@ -344,27 +224,10 @@ async def _remove_rule(namespace: NamespaceVerbs, path: EntityPath, body: Body) 
 
 async def _enumerate_rules(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body | None:
     skip, top = body.get("skip", 0), body.get("top", ITEMS_MAX)
-    if not _is_long(skip) or not _is_long(top) or skip < 0 or top < 0:
+    if not is_long(skip) or not is_long(top) or skip < 0 or top < 0:
         raise ArgumentError("'skip' and 'top' must be whole numbers, not below 0.")
     found = rules.shown(_subscription(namespace, path), skip, min(top, ITEMS_MAX))
     return {"rules": found} if found else None
-
-
-async def _hold(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
-    await namespace.administration.hold(_whole(path), check_run(body.get("run")))
-    return {}
-
-
-async def _release(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
-    await namespace.administration.release(_whole(path), check_run(body.get("run")))
-    return {}
-
-
-def _whole(path: EntityPath) -> str:
-    """Return the path of a queue, topic or subscription."""
-    if path.sub_queue is not SubQueue.NONE:
-        raise NotAllowed(f"A queue, topic or subscription is held as a whole, and '{path}' is not.")
-    return path.entity
 
 
 OPERATIONS: Final[dict[str, NodeOperation]] = {
@@ -392,14 +255,6 @@ OPERATIONS: Final[dict[str, NodeOperation]] = {
     "enumerate-rules": NodeOperation(Right.LISTEN, _enumerate_rules),
 }
 """Operation without its prefix -> right and function. Other operations are refused by name."""
-
-OWN_OPERATIONS: Final[dict[str, NodeOperation]] = {
-    "com.busbridge:hold": NodeOperation(Right.MANAGE, _hold),
-    "com.busbridge:release": NodeOperation(Right.MANAGE, _release),
-    "com.busbridge:lock-messages": NodeOperation(Right.LISTEN, _lock_messages, shows_messages=True),
-    "com.busbridge:release-messages": NodeOperation(Right.LISTEN, _release_messages),
-}
-"""The same of operations that Azure does not have, for migrations and for commands."""
 
 
 def handler(path: EntityPath) -> Callable[[RequestLink, LinkRequest], None]:

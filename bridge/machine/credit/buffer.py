@@ -21,6 +21,11 @@ class Fetched(Protocol):
 Message = TypeVar("Message", bound=Fetched)
 
 
+def number_of(message: Fetched) -> int:
+    """Return a message's number, by which messages are put in order."""
+    return message.number
+
+
 class LocalBuffer(Generic[Message]):
     """Messages by number, each with the time at which it was buffered.
 

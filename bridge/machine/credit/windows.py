@@ -38,42 +38,20 @@ at a time.
 from __future__ import annotations
 
 from bridge.machine.credit.balance import FetchState
-from bridge.machine.credit.buffer import Message
+from bridge.machine.credit.buffer import Message, number_of
 from bridge.machine.credit.effects import Close, Effect, Get, Open, Return, Withdrawn
 from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, LINGER_S
 from bridge.machine.credit.strategy import Strategy, says_empty
-
-WINDOW_SIZE_MAX = 12_000
-"""Messages of one window; the rest of a larger demand follows when the window is full. It is more
-than a search by number holds: of two windows RabbitMQ's channel passes on returns in no order.
-"""
-
-WINDOWS_MAX = 8
-"""Windows of one queue that may have room, be closing, or be full and wait for acks, at a time."""
-
-FILLS_S = 0.1
-"""How long room may stand while no receiver waits and messages still come, each within `LINGER_S`:
-what is on its way to a closed window has to be got again before anything goes back."""
-
-SILENT_S = 1.0
-"""How long RabbitMQ's answer to that is waited for."""
-
-PASSED_ON_MAX = 32
-"""So many settlements and returns a channel passes on to a queue that has not taken them yet."""
-
-LOOKS_MAX = 10
-"""So often RabbitMQ is asked, each `LINGER_S`, whether the queue is empty, before a window with
-room that acks have filled is closed all the same."""
-
-PROOFS = 2
-"""So many gets, one after the other, show that all that went back before them is in the queue."""
-
-GETS_MAX = 2
-"""Up to this many messages are got one by one, when the queue seems to have some.
-
-Measured (4.3, one idle node): a get 0.17 ms; a window of one 0.33 ms and 0.25 ms for its cancel;
-three gets 0.51 ms, a window of three 0.27 ms.
-"""
+from bridge.machine.credit.window_bounds import (
+    FILLS_S,
+    GETS_MAX,
+    LOOKS_MAX,
+    PASSED_ON_MAX,
+    PROOFS,
+    SILENT_S,
+    WINDOW_SIZE_MAX,
+    WINDOWS_MAX,
+)
 
 
 class Windows(Strategy[Message]):
@@ -335,7 +313,7 @@ class Windows(Strategy[Message]):
     def _give_back(self) -> list[Effect[Message]]:
         """Return the effects that return messages, or get what must go back with them."""
         count = len(self._returns)
-        self._returns.sort(key=_number)
+        self._returns.sort(key=number_of)
         if not self.is_last:
             has_room = False
             for entry in self.balance.fetches.values():
@@ -418,7 +396,3 @@ class Windows(Strategy[Message]):
         ]
         keep = 0 if self._is_apart else self._windows_max - 1
         return [self.balance.close(fetch) for fetch in full[: max(len(full) - keep, 0)]]
-
-
-def _number(message: Message) -> int:
-    return message.number

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bridge.machine.inbox.applied import Applied, Unplaced
 from bridge.machine.inbox.arrival import Command, RefusedItem, SendCommand, unreadable
 from bridge.machine.inbox.publication import Publication
-from bridge.machine.inbox.sequencer import Applied, Sequencer, Unplaced
+from bridge.machine.inbox.sequencer import Sequencer
 from bridge.wire.envelope import Item
 
 

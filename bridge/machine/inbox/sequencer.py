@@ -26,9 +26,10 @@ is published again with the same number, and a receiver drops the second copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, assert_never
+from typing import assert_never
 from uuid import UUID
 
+from bridge.machine.inbox.applied import Applied, SenderAnswer, Unplaced
 from bridge.machine.inbox.arrival import (
     Cancel,
     Command,
@@ -61,38 +62,6 @@ TOO_LARGE_REASON = "MessageSizeExceeded"
 
 _NATIVE = b"\xff" * (ITEM_IDENTITY_BYTES - DIGEST_BYTES)
 """Ends the identity of a native message known by its digest; no envelope has so many messages."""
-
-
-class SenderAnswer(NamedTuple):
-    """The answer to a waiting sender, given when every publication is confirmed.
-
-    Attributes:
-        after_all: the answer also waits for the confirms of all earlier publications.
-    """
-
-    to: ReplyTo
-    body: bytes
-    after_all: bool = False
-
-
-class Unplaced(NamedTuple):
-    """A scheduled message that has its number, and no bucket yet."""
-
-    waiting: stamp.Waiting
-    body: bytes
-
-
-class Applied(NamedTuple):
-    """The result of one command.
-
-    Attributes:
-        unplaced: the scheduled messages that the journal alone has: their buckets are not made yet,
-            so the arrival stays unacked until each is in a bucket, or active.
-    """
-
-    publications: Sequence[Publication]
-    answer: SenderAnswer | None = None
-    unplaced: Sequence[Unplaced] = ()
 
 
 class Sequencer:

@@ -15,8 +15,9 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import Acks, HandOver, Publish
+from bridge.machine.inbox.applied import SenderAnswer
 from bridge.machine.inbox.publication import Publication
-from bridge.machine.inbox.sequencer import SenderAnswer, Sequencer
+from bridge.machine.inbox.sequencer import Sequencer
 from bridge.sidecar.leader.leader_state import Unconfirmed
 from bridge.wire.envelope import Item
 

@@ -40,11 +40,12 @@ from bridge.broker.queue_on_use import make_on_use
 from bridge.broker.ready_counts import queue_state
 from bridge.engine.clock import now_ms
 from bridge.machine.inbox import arrival
+from bridge.machine.inbox.applied import Applied
 from bridge.machine.inbox.arrival import Command, SendCommand
 from bridge.machine.inbox.journal_entries import commit_marker
 from bridge.machine.inbox.poisoned_envelope import apply_each, is_divisible
 from bridge.machine.inbox.publication import Publication
-from bridge.machine.inbox.sequencer import Applied, Sequencer
+from bridge.machine.inbox.sequencer import Sequencer
 from bridge.model.entity import SendEntity, Topic
 from bridge.sidecar.leader.accepted_ids import Segments, read_history
 from bridge.sidecar.leader.arrival_buffer import ArrivalBuffer
@@ -306,11 +307,6 @@ class Leader:
     def is_held(self) -> bool:
         """Whether a migration holds the entity: what is sent, and what is due, waits."""
         return bool(self._state.entity.held)
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether RabbitMQ has an alarm and reads nothing of the connection."""
-        return self.connection.is_blocked
 
     @property
     def may_have_more(self) -> bool:

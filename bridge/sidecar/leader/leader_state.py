@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from bridge.background.waits import Waits
 from bridge.broker.errors import BrokerError
 from bridge.engine.poison import Poison
+from bridge.machine.inbox.applied import SenderAnswer
 from bridge.machine.inbox.publication import Publication
-from bridge.machine.inbox.sequencer import SenderAnswer, Sequencer
+from bridge.machine.inbox.sequencer import Sequencer
 from bridge.model.entity import SendEntity, Tier
 from bridge.sidecar.leader.arrival_buffer import PREFETCH_MAX
 from bridge.sidecar.leader.meters import Meters

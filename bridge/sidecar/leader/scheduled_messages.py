@@ -20,7 +20,7 @@ from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
 from bridge.broker.handover import Acks, HandOver, Publish
 from bridge.machine.inbox import arrival
-from bridge.machine.inbox.sequencer import Unplaced
+from bridge.machine.inbox.applied import Unplaced
 from bridge.machine.inbox.wheel import LEVELS, BucketKey, place
 from bridge.sidecar.leader.awaiting_buckets import AwaitingBuckets, Work
 from bridge.sidecar.leader.unacked_arrivals import UnackedArrival

@@ -111,7 +111,7 @@ class LeftOutWatch:
     def _is_stalled(self) -> bool:
         """Whether the same publish has been the oldest unconfirmed one for `STALLED_S`."""
         oldest = self._leader.in_flight.oldest
-        if oldest is None or oldest != self._oldest or self._leader.is_blocked:
+        if oldest is None or oldest != self._oldest or self._leader.connection.is_blocked:
             self._oldest, self._since_s = oldest, self._time_s()
         return self._time_s() - self._since_s >= STALLED_S
 

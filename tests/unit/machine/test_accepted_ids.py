@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.machine.inbox.accepted_ids import SEGMENT_ROWS, History, row
+from bridge.machine.inbox.applied import Applied
 from bridge.machine.inbox.arrival import SendCommand, read
 from bridge.machine.inbox.journal_entries import marker
 from bridge.machine.inbox.publication import Publication
 from bridge.machine.inbox.replay import Replay
-from bridge.machine.inbox.sequencer import Applied, Sequencer
+from bridge.machine.inbox.sequencer import Sequencer
 from bridge.machine.inbox.sequencer_memory import blank
 from bridge.model.entity import Queue, Subscription, Tier, Topic
 from bridge.wire import digest, envelope

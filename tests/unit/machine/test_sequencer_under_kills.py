@@ -25,12 +25,13 @@ from hypothesis.stateful import (
 )
 
 from bridge.machine.inbox import large_envelope
+from bridge.machine.inbox.applied import Unplaced
 from bridge.machine.inbox.arrival import Cancel, SendCommand, read
 from bridge.machine.inbox.journal_entries import commit_marker, is_snapshot, marker
 from bridge.machine.inbox.large_envelope import LargeEnvelope
 from bridge.machine.inbox.publication import Publication
 from bridge.machine.inbox.replay import Replay, missing_before
-from bridge.machine.inbox.sequencer import Sequencer, Unplaced
+from bridge.machine.inbox.sequencer import Sequencer
 from bridge.machine.inbox.wheel import place
 from bridge.model.entity import (
     DEFAULT_RULE,

@@ -11,7 +11,8 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from bridge.machine.credit.effects import Close, Deliver, Get, Look, Open, Return, Withdrawn
 from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, FAST_ROUNDS, LINGER_S, PROMPT_ROUNDS
-from bridge.machine.credit.windows import LOOKS_MAX, PASSED_ON_MAX, SILENT_S, Windows
+from bridge.machine.credit.window_bounds import LOOKS_MAX, PASSED_ON_MAX, SILENT_S
+from bridge.machine.credit.windows import Windows
 from tests.unit.machine.credit.rabbitmq import Fetched, QueueModel
 
 FIRST = PROMPT_ROUNDS + 2

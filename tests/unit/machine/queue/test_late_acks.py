@@ -16,7 +16,8 @@ from hypothesis.stateful import invariant, precondition, rule
 from bridge.machine.credit.effects import Close, Look, Open
 from bridge.machine.credit.read_ahead import LINGER_S
 from bridge.machine.credit.strategy import Strategy
-from bridge.machine.credit.windows import SILENT_S, Windows
+from bridge.machine.credit.window_bounds import SILENT_S
+from bridge.machine.credit.windows import Windows
 from bridge.machine.queue.effects import Ack
 from bridge.machine.queue.fate import Rules
 from bridge.machine.queue.late_acks import HELD_S

@@ -1,0 +1,39 @@
+"""The part of the engine's interface that changes rules and holds entities."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from bridge.model import entity as model
+
+
+class ChangeVerbs(Protocol):
+    """The verbs that change rules of subscriptions, and hold entities; both are named by paths."""
+
+    async def create_rule(self, subscription: str, rule: model.Rule) -> None:
+        """Add a rule.
+
+        Raises:
+            InvalidRule, EntityNotFound, EntityAlreadyExists, QuotaExceeded: see `model.errors`.
+        """
+
+    async def delete_rule(self, subscription: str, name: str) -> None:
+        """Delete a rule.
+
+        Raises:
+            EntityNotFound: there is no such subscription or rule.
+        """
+
+    async def hold(self, path: str, run: str) -> None:
+        """Hold an entity for a migration's run.
+
+        Raises:
+            EntityNotFound, EntityConflict, ServerBusy: see `Administration.hold`.
+        """
+
+    async def release(self, path: str, run: str) -> None:
+        """End a run's hold of an entity.
+
+        Raises:
+            EntityNotFound, EntityConflict, ServerBusy: see `Administration.release`.
+        """
