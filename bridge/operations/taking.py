@@ -169,7 +169,7 @@ class Taking:
             self._complete((wanted,))
 
     def ran_dry(self, now_ms: int) -> None:
-        """Note that no message came: no more are received, and what is in hand is finished."""
+        """Note that no message came: none is received, unless one in hand has to come again."""
         self._is_dry = True
         self._advance(now_ms)
 
@@ -223,6 +223,7 @@ class Taking:
                 self.account.completed += 1
             else:
                 self.account.not_completed += 1
+                self._is_dry = False
                 self._unsure.add(wanted.received.identity)
         self._advance(now_ms)
 
@@ -238,10 +239,11 @@ class Taking:
         """Note that messages are not locked any more: they come again by themselves."""
         lost = set(keys)
         self._renewals.forget(lost)
-        held = lost & self._held.keys()
-        for key in held:
+        for key in (held := lost & self._held.keys()):
             del self._held[key]
-        self.account.looked_at -= len(self._waiting.take(lost)) + len(held)
+        waiting = self._waiting.take(lost)
+        self._is_dry &= not waiting
+        self.account.looked_at -= len(waiting) + len(held)
         self._advance(now_ms)
 
     def source_lost(self, cause: str, now_ms: int) -> None:
@@ -337,8 +339,7 @@ class Taking:
         if len(messages) > 1:
             self._put_back(messages, is_halved=True)
             return
-        received = messages[0].received
-        self._refuse(received, text)
+        self._refuse(messages[0].received, text)
         if self._end_of is not None:
             self._give_back()
 
@@ -376,6 +377,7 @@ class Taking:
         for key in found:
             del self._held[key]
         found |= {each.received.key: each for each in self._waiting.take(keys)}
+        self._is_dry &= not any(found.values())
         self.account.looked_at -= len(found)
         if found:
             self._release(found)

@@ -170,3 +170,49 @@ def test_a_session_goes_on_with_the_counts_and_the_rate_of_the_one_before() -> N
     assert second.room == 3
     second.receive([received(each) for each in (2, 3)], 0)
     assert (second.account.taken, second.account.completed, second.due_ms(0)) == (2, 1, 500)
+
+
+def test_a_lock_that_ends_when_no_more_came_has_the_source_asked_again() -> None:
+    """The message is meant, and was not taken: the command is not done."""
+    taking = Taking(TakingRules(is_moving=False, rate_per_s=1), 0)
+    taking.receive([received(1), received(2)], 0)
+    assert taking.take_effects() == [Complete((1,))]
+    taking.settled((1,), 0)
+    taking.ran_dry(0)
+    taking.lock_lost((2,), 0)
+    assert taking.take_effects() == []
+    assert taking.room
+    taking.receive([Received(9, 2, 5, lock_ms=LOCK_MS)], 1_000)
+    assert taking.take_effects() == [Complete((9,))]
+
+
+def test_what_is_given_back_when_no_more_came_is_asked_for_again() -> None:
+    """Its lock was not renewed in time: the command is not done."""
+    taking = Taking(TakingRules(is_moving=True), 0)
+    taking.receive([received(1)], 0)
+    assert taking.take_effects() == [Send(1, (1,))]
+    taking.ran_dry(0)
+    taking.renewal_failed((1,), LOCK_MS // 2)
+    taking.sent(1, Failed("not reached", is_in_doubt=False), LOCK_MS - 3_000)
+    taking.tick(LOCK_MS - 2_000)
+    assert Release((1,)) in taking.take_effects()
+    taking.settled((1,), LOCK_MS - 2_000)
+    assert taking.take_effects() == []
+    assert taking.room
+
+
+def test_what_is_not_surely_completed_when_no_more_came_is_asked_for_again() -> None:
+    """Left there it would be sent a second time by the next command."""
+    taking = Taking(TakingRules(is_moving=True), 0)
+    taking.receive([received(1)], 0)
+    taking.sent(1, Accepted(), 0)
+    taking.ran_dry(0)
+    taking.take_effects()
+    taking.settled((1,), 0, is_sure=False)
+    assert taking.take_effects() == []
+    taking.receive([Received(9, 1, 5, lock_ms=LOCK_MS)], 0)
+    assert taking.take_effects() == [Complete((9,))]
+    taking.settled((9,), 0)
+    taking.ran_dry(0)
+    assert taking.take_effects() == [TakingEnded(TakingEnd.DONE, "")]
+    assert (taking.account.taken, taking.account.not_completed) == (1, 0)
