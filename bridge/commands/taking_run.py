@@ -290,6 +290,7 @@ class TakingRun:
 
     async def _release(self, keys: Sequence[int]) -> None:
         """Give messages back, each by itself: only one whose link has ended is not sure."""
+        is_last = self.machine.is_ending  # else one may come again, to be removed behind its mark
         sure: list[int] = []
         unsure: list[int] = []
         left: list[RemoteDelivery] = []
@@ -302,7 +303,7 @@ class TakingRun:
             else:
                 sure.append(key)
                 left.append(delivery)
-        if self.machine.is_ending:  # nothing comes again, to be removed behind the mark
+        if is_last:
             await self._mark(TakenFate.LEFT, left)
         self.machine.settled(sure, now_ms())
         self.machine.settled(unsure, now_ms(), is_sure=False)
