@@ -11,7 +11,7 @@ from bridge.commands.errors import sentence_of
 from bridge.commands.exit_codes import ExitCode
 from bridge.commands.output import Output
 from bridge.commands.pace import Pace
-from bridge.commands.taking_options import messages
+from bridge.commands.taking_options import go_on, messages
 from bridge.operations.undo_file import TakenFate, entry_line
 from bridge.remote.errors import RemoteError, RemoteRefused
 
@@ -40,6 +40,7 @@ class CancelRun:
         due_ms: when each is due, UTC ms, by its number, in order; `None`: it is not known.
         undo: where they are written, as they are then, before they are cancelled.
         rate_per_s: messages a second; `None` for any number.
+        limit: the `--limit` by which they were found.
     """
 
     def __init__(
@@ -50,12 +51,14 @@ class CancelRun:
         *,
         undo: UndoFile | None = None,
         rate_per_s: float | None = None,
+        limit: int | None = None,
     ) -> None:
         self._output = output
         self._management = management
         self._due_ms = due_ms
         self._undo = undo
         self._pace = Pace(rate_per_s)
+        self._limit = limit
         self._page = PAGE if rate_per_s is None else max(1, min(PAGE, ceil(rate_per_s)))
         self._written: dict[int, RemoteMessage] = {}
         self._done = 0
@@ -91,7 +94,11 @@ class CancelRun:
                         raise
                     else:
                         doubt = f" {number} may be cancelled, or not." if error.in_doubt else ""
-                        return self._stopped(f"{sentence_of(error)}{doubt}")
+                        text = f"{sentence_of(error)}{doubt}"
+                        return self._stopped(text, is_in_doubt=error.in_doubt)
+                except asyncio.CancelledError:  # the second interrupt
+                    text = f"Stopped at once: {number} may be cancelled, or not."
+                    return self._stopped(text, is_in_doubt=True)
                 bar.advance()
                 if not output.is_table:
                     output.record({"sequence_number": number, "outcome": said})
@@ -132,9 +139,8 @@ class CancelRun:
                 raise _Unwritten(error.strerror) from error
             self._written = found
 
-    def _stopped(self, why: str) -> int:
+    def _stopped(self, why: str, *, is_in_doubt: bool = False) -> int:
         of = self._management.entity
-        self._output.say(
-            f"{why} Cancelled {messages(self._done)} of {of}. Give the same command to go on."
-        )
+        way = go_on(self._limit, self._done + is_in_doubt)
+        self._output.say(f"{why} Cancelled {messages(self._done)} of {of}.{way}")
         return ExitCode.STOPPED

@@ -89,6 +89,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             handle,
             done_word="released",
             doubt="A copy may be sent, and the message be deferred still.",
+            limit=arguments.limit,
         )
         code = await releasing.run()
         return looking.with_failures(code)

@@ -14,7 +14,7 @@ from bridge.commands.looking import Looking
 from bridge.commands.output import Output
 from bridge.commands.pace import Pace
 from bridge.commands.session_entities import requires_sessions
-from bridge.commands.taking_options import messages
+from bridge.commands.taking_options import go_on, messages
 from bridge.model.session_id import fold
 from bridge.operations.undo_file import TakenFate, entry_line
 from bridge.remote.errors import RemoteError, RemoteLockLost, RemoteNotFound, RemoteRefused
@@ -77,6 +77,7 @@ class DeferredRun:
         doubt: what is said of a message that is handled, and perhaps not removed.
         undo: where each message is written before anything is done with it.
         rate_per_s: messages a second; `None` for any number.
+        limit: the `--limit` by which they were found.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class DeferredRun:
         doubt: str,
         undo: UndoFile | None = None,
         rate_per_s: float | None = None,
+        limit: int | None = None,
     ) -> None:
         self._output = output
         self._namespace = namespace
@@ -101,7 +103,9 @@ class DeferredRun:
         self._doubt = doubt
         self._undo = undo
         self._pace = Pace(rate_per_s)
+        self._limit = limit
         self._done = 0
+        self._unsure = 0
         self._failures: list[str] = []
         self._has_sessions = False
         self._held: RemoteSessionReceiver | None = None
@@ -136,6 +140,7 @@ class DeferredRun:
                             raise
                         return self._stopped(sentence_of(error))
                     except asyncio.CancelledError:  # the second interrupt
+                        self._unsure += 1
                         return self._stopped(
                             f"Stopped at once: message {number} is locked until its lock ends. "
                             f"{self._doubt}"
@@ -166,6 +171,7 @@ class DeferredRun:
         try:
             await management.settle_deferred([token], Complete(), session_id)
         except RemoteError as error:
+            self._unsure += 1
             raise StaysDeferred(
                 f"{sentence_of(error)} {self._doubt}",
                 is_last=not isinstance(error, RemoteNotFound | RemoteLockLost | RemoteRefused),
@@ -206,8 +212,6 @@ class DeferredRun:
 
     def _stopped(self, why: str) -> int:
         self._output.say_some(f"not {self._done_word}", self._failures)
-        self._output.say(
-            f"{why} {messages(self._done)} of {self._path} {self._done_word}. Give the same "
-            "command to go on."
-        )
+        way = go_on(self._limit, self._done + self._unsure)
+        self._output.say(f"{why} {messages(self._done)} of {self._path} {self._done_word}.{way}")
         return ExitCode.STOPPED

@@ -73,6 +73,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 done_word="taken",
                 doubt="It is written out, and may be removed, or not.",
                 undo=undo,
+                limit=arguments.limit,
             )
             code = await taking.run()
         return looking.with_failures(code)

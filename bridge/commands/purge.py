@@ -96,7 +96,12 @@ async def _purge_scheduled(
     output.confirm(f"Removes {messages(len(search.due_ms))} of {path}, scheduled: never enqueued.")
     with undo_of(arguments.undo, purge_head(target, path)) as undo:
         cancelling = CancelRun(
-            output, management, dict(search.due_ms), undo=undo, rate_per_s=arguments.rate
+            output,
+            management,
+            dict(search.due_ms),
+            undo=undo,
+            rate_per_s=arguments.rate,
+            limit=arguments.limit,
         )
         code = await cancelling.run()
     return search.looking.with_failures(code)
@@ -133,6 +138,7 @@ async def _purge_deferred(
             doubt="It may be removed, or not.",
             undo=undo,
             rate_per_s=arguments.rate,
+            limit=arguments.limit,
         )
         code = await removing.run()
     return looking.with_failures(code)

@@ -16,7 +16,7 @@ from bridge.commands.message_path import is_dead_letter_path
 from bridge.commands.output import Output
 from bridge.commands.session_entities import requires_sessions
 from bridge.commands.taking import take
-from bridge.commands.taking_options import messages, rules_of, undo_of
+from bridge.commands.taking_options import go_on, messages, rules_of, undo_of
 from bridge.commands.target import NamespaceLogin
 
 if TYPE_CHECKING:
@@ -114,17 +114,15 @@ async def _deleted(
             count = AT_ONCE if limit is None else min(AT_ONCE, limit - done)
             try:
                 found = await management.batch_delete(count, before_ms)
-            except RemoteRefused as error:
-                if done or error.in_doubt:
-                    raise
-                return None
             except RemoteError as error:
+                if isinstance(error, RemoteRefused) and not done and not error.in_doubt:
+                    return None
                 if not done:
                     raise
                 doubt = " Some more may be removed." if error.in_doubt else ""
                 output.say(
-                    f"{sentence_of(error)} Removed {messages(done)} from {path}.{doubt} Give the "
-                    "same command to go on."
+                    f"{sentence_of(error)} Removed {messages(done)} from {path}.{doubt}"
+                    f"{go_on(limit, done)}"
                 )
                 return ExitCode.STOPPED
             done += found
@@ -135,9 +133,7 @@ async def _deleted(
     if not output.is_table:
         output.record({"removed": done})
     if is_stopped:
-        output.say(
-            f"Stopped. Removed {messages(done)} from {path}. Give the same command to go on."
-        )
+        output.say(f"Stopped. Removed {messages(done)} from {path}.{go_on(limit, done)}")
         return ExitCode.STOPPED
     output.say(f"Removed {messages(done)} from {path}.")
     return ExitCode.DONE

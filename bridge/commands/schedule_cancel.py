@@ -50,16 +50,17 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         management = await namespace.management(path)
         if selection.is_numbers_alone:
             numbers = sorted(selection.numbers)[: arguments.limit]
-            return await _cancel(output, management, dict.fromkeys(numbers))
+            return await _cancel(output, management, dict.fromkeys(numbers), arguments.limit)
         search = ScheduledSearch(output, management, selection, arguments.limit)
         await search.run()
         if (code := search.looking.end_without("scheduled", "cancelled")) is not None:
             return code
-        return search.looking.with_failures(await _cancel(output, management, dict(search.due_ms)))
+        code = await _cancel(output, management, dict(search.due_ms), arguments.limit)
+        return search.looking.with_failures(code)
 
 
 async def _cancel(
-    output: Output, management: RemoteManagement, due_ms: dict[int, int | None]
+    output: Output, management: RemoteManagement, due_ms: dict[int, int | None], limit: int | None
 ) -> int:
     """Cancel messages after asking."""
     from bridge.commands.cancel_run import CancelRun
@@ -67,4 +68,4 @@ async def _cancel(
     output.confirm(
         f"Removes {messages(len(due_ms))} of {management.entity}, scheduled: never enqueued."
     )
-    return await CancelRun(output, management, due_ms).run()
+    return await CancelRun(output, management, due_ms, limit=limit).run()

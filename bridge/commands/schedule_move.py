@@ -275,7 +275,7 @@ class _Moving:
         way = f"--from {number} --through {self._numbers[-1]}"
         if to_ms is not None:
             at = datetime.fromtimestamp(to_ms / 1000, UTC).isoformat(timespec="milliseconds")
-            way = f"--to {at.replace('+00:00', 'Z')}"
+            way = f"--to {at.replace('+00:00', 'Z')} {way}"
         self._output.say(
             f"{why} Moved {messages(moved.done)} of {self._management.entity}. Go on with {way}."
         )

@@ -103,9 +103,9 @@ async def take(
             finally:
                 with suppress(RemoteError):
                     await (source.close() if lock is None else lock.release())
-            rest = source.rest()
             if rules.limit is not None and account.taken >= rules.limit:
                 break
+            rest = source.rest()
             if ended.end is TakingEnd.DONE:
                 try:
                     receiver = await receivers.next()
@@ -120,6 +120,7 @@ async def take(
         entity=path,
         last_number=0 if taking is None else taking.last_number,
         later=0 if taking is None else len(taking.later),
+        limit=rules.limit,
         rest=rest,
     )
     return ExitCode.DIFFERENCES if code == ExitCode.DONE and receivers.refusals else code

@@ -97,6 +97,7 @@ def say_ended(
     entity: str,
     last_number: int,
     later: int,
+    limit: int | None = None,
     rest: Sequence[str] = (),
 ) -> int:
     """Say what was done, and return the exit code; raise CommandError if that is nothing.
@@ -106,6 +107,7 @@ def say_ended(
         entity: where they came from.
         last_number: the number of the last message that was looked at.
         later: how many were enqueued since the command began.
+        limit: how many were to be taken at most; `None` for all.
         rest: what else is to be said of messages that are meant and were not taken.
     """
     from bridge.operations.taking_effects import TakingEnd
@@ -135,13 +137,23 @@ def say_ended(
         TakingEnd.LOST: f"Stopped, as the source does not answer: {ended.cause.rstrip('.')}",
         TakingEnd.UNWRITTEN: f"Stopped, as the undo file cannot be written: {ended.cause}",
     }[ended.end]
-    go_on = (
-        "Give a higher --hold to go on"
-        if ended.end is TakingEnd.HELD and not later
-        else "Give the same command to go on"
-    )
-    output.say(f"{why}. {text}. {go_on}.")
+    is_held = ended.end is TakingEnd.HELD and not later
+    way = "a higher --hold" if is_held else "the same command"
+    output.say(f"{why}. {text}.{go_on(limit, account.taken, way)}")
     return ExitCode.STOPPED
+
+
+def go_on(limit: int | None, done: int, way: str = "the same command") -> str:
+    """Return how to go on with a command that has stopped, behind a space; "" when it has all.
+
+    Args:
+        limit: its `--limit`, which counts anew in each run; `None`: it has none.
+        done: how many of these are done.
+        way: what to give, besides the limit that is left.
+    """
+    if limit is None:
+        return f" Give {way} to go on."
+    return f" Give {way} with --limit {limit - done} to go on." if limit > done else ""
 
 
 def _rest(account: TakingAccount, entity: str, later: int) -> list[str]:

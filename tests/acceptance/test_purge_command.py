@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -25,6 +26,7 @@ STATES = ("active", "scheduled", "deferred")
 QUEUES = ("some", "whole", "later", "due", "aside", "dead", "stop")
 ENTITIES: dict[str, dict[str, object]] = {
     **{each: {**LOCK} for each in QUEUES},
+    **{f"limit-{each}": {**LOCK} for each in STATES},
     **{f"killed-{each}": {"LockDuration": "PT5S", "MaxDeliveryCount": 100} for each in STATES},
     "sessions": {**LOCK, "RequiresSession": True},
     "aside-sessions": {**LOCK, "RequiresSession": True},
@@ -290,6 +292,33 @@ def test_an_interrupt_leaves_the_rest_and_the_same_command_goes_on(
     messages(busbridge, "stop", 0, "scheduled")
     assert _fates(path) == {TakenFate.REMOVED: 40}
     assert 0 < left < 40
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_an_interrupt_within_a_limit_says_what_is_left_of_it(
+    busbridge: Busbridge, state: str
+) -> None:
+    """The same limit again would have more removed than was asked for."""
+    entity, count, limit = f"limit-{state}", 30, 20
+    if state == "active":
+        send(busbridge, entity, *(order(at) for at in range(count)))
+    elif state == "scheduled":
+        schedule(busbridge, entity, count)
+    else:
+        defer(busbridge, entity, count)
+    messages(busbridge, entity, count, state)
+    words = ("purge", entity, "--state", state, *WAIT, YES)
+    process = busbridge.start(*words, "--limit", str(limit), "--rate", "1")
+    look = ("peek", entity, "--all", "--state", state)
+    eventually(lambda: len(busbridge.done(*look).rows) < count, "the first is removed")
+    process.send_signal(signal.SIGINT)
+    said = busbridge.end(process)
+    assert said.code == 4, said
+    found = re.search(r"Give the same command with --limit (\d+) to go on.\n$", said.err)
+    assert found, said
+    assert 0 < int(found[1]) < limit
+    busbridge.done(*words, "--limit", found[1])
+    messages(busbridge, entity, count - limit, state)
 
 
 def _fates(path: Path) -> Counter[TakenFate]:

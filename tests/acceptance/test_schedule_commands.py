@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from tests.fixtures.bridge import Bridge
 from tests.fixtures.waiting import until
 
 ENTITIES: dict[str, dict[str, object]] = {
-    **{each: {} for each in ("look", "move", "late", "cancel", "stop", "killed", "due")},
+    **{each: {} for each in ("look", "move", "late", "cancel", "stop", "limit", "killed", "due")},
     "unique": {"RequiresDuplicateDetection": True},
 }
 TOPICS = [{"Name": "events", "Subscriptions": [{"Name": "audit"}]}]
@@ -206,6 +207,23 @@ def test_an_interrupt_leaves_no_message_twice_and_the_last_line_goes_on(
     way = said.err.strip().rpartition("Go on with ")[2].rstrip(".").split()
     busbridge.done("schedule", "move", "stop", "--by", "PT1H", "--yes", *way)
     assert set(times(busbridge, "stop").values()) == {"2099-01-01T01:00:00.000Z"}
+
+
+def test_an_interrupted_move_goes_on_within_its_limit(busbridge: Busbridge) -> None:
+    """The last line bounds what is left by numbers: the limit would count anew."""
+    count, limit = 300, 200
+    schedule(busbridge, "limit", count)
+    words = ("schedule", "move", "limit", "--limit", str(limit), "--yes")
+    process = busbridge.start(*words, "--to", LATER)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    said = busbridge.end(process)
+    assert said.code == 4, said
+    way = said.err.strip().rpartition("Go on with ")[2].rstrip(".").split()
+    busbridge.done(*words, *way)
+    due = Counter(each[:10] for each in times(busbridge, "limit").values())
+    assert due == {LATER[:10]: limit, FAR[:10]: count - limit}
 
 
 def test_killed_it_has_lost_none_and_one_at_most_is_there_twice(busbridge: Busbridge) -> None:

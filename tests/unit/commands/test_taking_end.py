@@ -18,13 +18,16 @@ from bridge.operations.taking_account import TakingAccount
 from bridge.operations.taking_effects import TakingEnd, TakingEnded
 
 
-def said(end: TakingEnd, account: TakingAccount, later: int = 0) -> tuple[int, str]:
+def said(
+    end: TakingEnd, account: TakingAccount, later: int = 0, limit: int | None = None
+) -> tuple[int, str]:
     """Return the exit code, and what people read."""
     err = io.StringIO()
     output = Output(stdout=io.StringIO(), stderr=err)
     code = say_ended(
         output, TakingEnded(end, "the link has ended"), account,
         done="sent to orders", entity="orders/$deadletterqueue", last_number=7, later=later,
+        limit=limit,
     )  # fmt: skip
     return code, err.getvalue()
 
@@ -56,6 +59,24 @@ def test_with_messages_that_came_since_the_same_command_is_what_helps() -> None:
     assert code == ExitCode.STOPPED
     assert "2 messages of orders/$deadletterqueue, enqueued since the command began" in err
     assert err.endswith("Give the same command to go on.\n")
+
+
+@pytest.mark.parametrize(
+    ("end", "limit", "way"),
+    [
+        (TakingEnd.STOPPED, None, "Give the same command to go on.\n"),
+        (TakingEnd.STOPPED, 10, "Give the same command with --limit 7 to go on.\n"),
+        (TakingEnd.HELD, 10, "Give a higher --hold with --limit 7 to go on.\n"),
+        (TakingEnd.STOPPED, 3, "3 messages of orders/$deadletterqueue sent to orders.\n"),
+    ],
+)
+def test_a_limit_that_counts_anew_is_what_is_left_of_it(
+    end: TakingEnd, limit: int | None, way: str
+) -> None:
+    """The same one would have more taken than was asked for."""
+    code, err = said(end, TakingAccount(taken=3), limit=limit)
+    assert code == ExitCode.STOPPED
+    assert err.endswith(way)
 
 
 @pytest.mark.parametrize(("wait", "hold"), [(0.0, 1), (float("nan"), 1), (-1.0, 1), (5.0, -1)])
