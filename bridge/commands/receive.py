@@ -233,7 +233,10 @@ class _Receiving:
             self._output.say(NOBODY_READS)
             is_stopped = True
         return self._account.say(
-            came_within_s=self._arguments.wait, is_stopped=is_stopped, fate=fate
+            came_within_s=self._arguments.wait,
+            is_stopped=is_stopped,
+            fate=fate,
+            count=None if self._arguments.all else self._arguments.count,
         )
 
     async def _receive(self) -> bool:

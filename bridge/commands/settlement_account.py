@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from bridge.commands.errors import sentence_of
 from bridge.commands.exit_codes import ExitCode
 from bridge.commands.output import Output
+from bridge.commands.taking_options import go_on as again
 
 if TYPE_CHECKING:
     from bridge.remote.delivery import RemoteDelivery
@@ -60,21 +61,27 @@ class SettlementAccount:
         came_within_s: float,
         is_stopped: bool,
         fate: str = "given back uncounted",
-        go_on: str = "Give the same command to go on.",
+        count: int | None = None,
+        go_on: str | None = None,
     ) -> int:
         """Say what was done, and return the exit code.
 
         Args:
             is_stopped: somebody has stopped it.
             fate: what becomes of those that are not settled.
-            go_on: what to do when it is stopped.
+            count: how many were to be received at most; `None` for all.
+            go_on: what to do when it is stopped; `None`: give the same command.
         """
         self._output.say_some("not settled", self._failures)
         done = ", ".join(f"{count:,} {DONE_WORDS[way]}" for way, count in self._done.items())
         if is_stopped:
             rest = self.received - self._done.total() - len(self._failures)
             given_back = f"; {rest:,} {fate}" if rest else ""
-            self._output.say(f"Stopped: {done or 'none settled'}{given_back}. {go_on}")
+            gone = self._done.total() - self._done["release"]
+            gone += rest if fate in (NOT_SHOWN, UNKNOWN) else 0
+            way = again(count, gone, option="--count") if go_on is None else f" {go_on}"
+            text = f"Stopped: {done or 'none settled'}{given_back}.{way}"
+            self._output.say(text.rstrip())
             return ExitCode.STOPPED
         if not self.received:
             self._output.say(f"No message came within {came_within_s:g} s.")

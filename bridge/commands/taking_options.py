@@ -143,17 +143,19 @@ def say_ended(
     return ExitCode.STOPPED
 
 
-def go_on(limit: int | None, done: int, way: str = "the same command") -> str:
+def go_on(
+    limit: int | None, done: int, way: str = "the same command", option: str = "--limit"
+) -> str:
     """Return how to go on with a command that has stopped, behind a space; "" when it has all.
 
     Args:
-        limit: its `--limit`, which counts anew in each run; `None`: it has none.
+        limit: what `option` has, which counts anew in each run; `None`: it is not given.
         done: how many of these are done.
         way: what to give, besides the limit that is left.
     """
-    if limit is None:
+    if limit is None or not done:
         return f" Give {way} to go on."
-    return f" Give {way} with --limit {limit - done} to go on." if limit > done else ""
+    return f" Give {way} with {option} {limit - done} to go on." if limit > done else ""
 
 
 def _rest(account: TakingAccount, entity: str, later: int) -> list[str]:
