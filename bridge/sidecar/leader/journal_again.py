@@ -45,6 +45,21 @@ async def publish_again(
     queue, since_ms = leader.entity, state.again_since_ms
     if since_ms is None or isinstance(queue, Topic):
         return
+    state.again_since_ms = None  # a look may find meanwhile that a route is missing once more
+    try:
+        await _publish_since(leader, queue, connection, since_ms, now_ms)
+    except BaseException:
+        state.again_since_ms = since_ms
+        raise
+    if state.again_since_ms is None:
+        state.routed_ms = now_ms
+    else:  # this may have gone nowhere
+        state.again_since_ms = state.routed_ms = min(since_ms, state.routed_ms)
+
+
+async def _publish_since(
+    leader: Leader, queue: Queue, connection: ConnectionLease, since_ms: int, now_ms: int
+) -> None:
     sequencer = leader.sequencer
 
     async def submit(publications: list[Publication]) -> None:
@@ -71,7 +86,6 @@ async def publish_again(
             await submit([_again(queue, each, now_ms) for each in batch.entries])
             count += len(batch.entries)
     log.warning("journal.published_again entity=%s messages=%d", leader.name, count)
-    state.again_since_ms, state.routed_ms = None, now_ms
 
 
 async def arrived_before(

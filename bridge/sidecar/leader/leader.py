@@ -454,6 +454,9 @@ class Leader:
         self._publish_again(self.in_flight.release())
         # The snapshot implies that all earlier publications have reached their queues.
         await self.in_flight.wait_confirmed()
+        if state.again_since_ms is not None:
+            wait.reason = "a route to its queues is made again"
+            await self._made_again(TermOver(text=wait.reason))
         await publish_again(self, state, self.connection, self._clock())
         self._snapshots = Snapshots(self.sequencer, self._term, self._boot, self._loop.time)
         self._write_snapshot(self._snapshots)

@@ -123,7 +123,8 @@ class Routes:
             gone = _named(state.entity, lacking)
             known = [each for each in gone if short_of(each) not in state.unlooked]
             is_whole = len(known) == len(gone)
-            leave_out(state.sequencer, known, state.routed, self._clock())
+            leads = leader is not None and leader.is_ready
+            leave_out(state.sequencer, known, state.routed, self._clock(), ends=leads)
         elif front in lacking:
             state.again_since_ms = state.routed_ms
         if leader is not None and leader.is_ready:
@@ -135,7 +136,9 @@ class Routes:
     def has_noted(self, front: str) -> bool:
         """Whether the leader follows what `stop_for` has noted last; a second call: False."""
         state, noted = self._states.get(front), self._noted.pop(front, None)
-        return state is not None and noted is not None and state.sequencer is noted
+        if state is None or noted is None or state.sequencer is not noted:
+            return False
+        return state.again_since_ms is None  # else the note came too late for its takeover
 
 
 def arrived(leader: Leader) -> dict[bytes, int]:
@@ -157,8 +160,15 @@ def leave_out(
     subscriptions: Collection[Subscription],
     routed: Mapping[bytes, int],
     now_ms: int,
+    *,
+    ends: bool,
 ) -> None:
-    """Leave subscriptions out until they have got their missing messages."""
+    """Leave subscriptions out until they have got their missing messages.
+
+    Args:
+        ends: the term ends now, and the next one begins with all routes; a takeover that is under
+            way may number messages before.
+    """
     memory = sequencer.memory
     for each in subscriptions:
         short = short_of(each)
@@ -166,7 +176,7 @@ def leave_out(
             continue
         last = memory.subscriptions.get(short, 0)
         first = min(routed.get(short, 0), last) + 1
-        if first > last:
+        if first > last and ends:
             continue  # it has all that it was sent
         memory.left_out[short] = Missed(first, now_ms)
         log.warning("subscription.route_lost name=%s first=%d last=%d", each.path, first, last)

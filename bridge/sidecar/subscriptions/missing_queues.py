@@ -78,7 +78,7 @@ class MissingQueues:
                 self._on_missing(each.path)
             if gone and self._leader.is_ready:
                 sequencer = self._leader.sequencer
-                leave_out(sequencer, gone, self._state.queued, self._clock())
+                leave_out(sequencer, gone, self._state.queued, self._clock(), ends=True)
                 stop_without(self._leader, f"the queue of {gone[0].path!r} was deleted")
         except BrokerError:
             self._entries = -1
