@@ -17,8 +17,12 @@ from bridge.machine.inbox.sequencer import Sequencer
 from bridge.machine.inbox.targets import missing_target
 from bridge.topology import names
 
-SEEK_S = 10.0
-"""How long a term waits for the definition. Then it ends in order."""
+SEEK_S = 30.0
+"""How long a term waits for one look at the definitions. Then it ends in order.
+
+A look takes long in a large namespace: a term that ended sooner would leave the same message to the
+next one, for ever.
+"""
 
 ABSENT_S = 2.0
 """The time between the two looks that prove that a subscription was deleted: a definition is on all
@@ -85,9 +89,8 @@ class TargetSearch:
         looks = asyncio.get_running_loop().create_task(self._look_twice())
         try:
             with leader.waits.begin(leader.name, SEEKS):
-                async with asyncio.timeout(SEEK_S):
-                    while fanout.is_missing(short) and not looks.done():
-                        await asyncio.wait((looks,), timeout=LOOK_S)
+                while fanout.is_missing(short) and not looks.done():
+                    await asyncio.wait((looks,), timeout=LOOK_S)
             if fanout.is_missing(short):
                 looks.result()
                 fanout.give_up(short)
@@ -101,6 +104,7 @@ class TargetSearch:
         leader.go_on()
 
     async def _look_twice(self) -> None:
-        await self._looked()
-        await asyncio.sleep(ABSENT_S)
-        await self._looked()
+        for pause_s in (0.0, ABSENT_S):
+            await asyncio.sleep(pause_s)
+            async with asyncio.timeout(SEEK_S):
+                await self._looked()
