@@ -84,7 +84,7 @@ class HandOver(Protocol):
 
         Args:
             point: the failpoints' site.
-            ended: called later, never before this returns.
+            ended: called once, perhaps before this returns; never when this raises.
 
         Raises:
             Exception: nothing was published; `ended` is not called.
@@ -268,7 +268,11 @@ class Departure:
         size_bytes = len(publishes[0].properties)
         if size_bytes > moves.PROPERTIES_BYTES_MAX:
             raise self._hand_over.too_large(source.queue.path, size_bytes)
-        tell: Told
+        done = self.begun(source)
+
+        def tell(error: Exception | None) -> None:
+            done(None)
+            told(error)
 
         def ended(outcome: Outcome, error: Exception | None) -> None:
             match outcome:
@@ -282,8 +286,11 @@ class Departure:
                 case _:
                     tell(error)
 
-        self._hand_over.begin(source, held, publishes, point, ended)
-        tell = self.begun(source, told)  # `ended` is called later
+        try:
+            self._hand_over.begin(source, held, publishes, point, ended)
+        except BaseException:
+            done(None)
+            raise
 
     def _show_again(self, source: MoveSource, held: Message, then: Callable[[], None]) -> None:
         """Tell peeks that a message is where it was, before it can be moved again."""
