@@ -44,7 +44,7 @@ WARM_PART: Final = 10
 
 LOCK: Final = "PT1M"
 
-COLUMNS: Final = ("work", "median", "lowest", "highest", "plain_pika", "ratio")
+COLUMNS: Final = ("work", "unit", "median", "lowest", "highest", "plain_pika", "ratio")
 
 RATIO_DECIMALS: Final = 2
 

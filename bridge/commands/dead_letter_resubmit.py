@@ -11,7 +11,7 @@ from bridge.commands.clock import now_ms
 from bridge.commands.copy_target import check_duplicates, opened_outlet, target_path
 from bridge.commands.dry_run import dry_run
 from bridge.commands.errors import WrongInput
-from bridge.commands.message_path import add_path, path_in
+from bridge.commands.message_path import DEAD_LETTER, add_path, path_in
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command, add_yes
 from bridge.commands.property_values import properties_of, value_in
@@ -98,7 +98,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         if arguments.to is None and "/subscriptions/" in path.lower():
             output.confirm(
                 f"They are sent to the topic {to}: every subscription of it whose rules take them "
-                "gets them."
+                f"gets them. To this one alone, at a bridge: --to {path[: -len(DEAD_LETTER)]}."
             )
         return await _resubmit(
             namespace, target, (path, to), (selection, changes), arguments, output

@@ -63,9 +63,12 @@ async def purge_received(
         if sessions is None:
             output.say("Stopped. Nothing is removed: give the same command again.")
             return ExitCode.STOPPED
-    which = "All messages" if selection.is_everything else "The messages that are meant"
+    is_dead = is_dead_letter_path(path)
+    every = "All dead letters" if is_dead else "All active messages"
+    which = every if selection.is_everything else "The messages that are meant"
     limit = "" if arguments.limit is None else f", {arguments.limit:,} at most,"
-    output.confirm(f"{which}{limit} are removed from {path}.")
+    stay = "" if is_dead else "; scheduled and deferred ones stay"
+    output.confirm(f"{which}{limit} are removed from {path}{stay}.")
     is_whole = selection.is_everything and arguments.undo is None and arguments.rate is None
     if is_whole and sessions is None:
         code = await _deleted(namespace, path, arguments, output)

@@ -17,7 +17,7 @@ from bridge.commands.target import add_target, target_of
 if TYPE_CHECKING:
     from bridge.remote.message import RemoteMessage
 
-COLUMNS: Final = ("number", "due", "message_id", "session_id", "subject", "body")
+COLUMNS: Final = ("number", "due_utc", "message_id", "session_id", "subject", "body")
 
 
 def register(verbs: Commands) -> None:
@@ -83,6 +83,6 @@ def rows(messages: Sequence[RemoteMessage], columns: int) -> list[dict[str, str]
     found = []
     for each in sorted(messages, key=lambda each: int(each.scheduled_enqueue_time_ms or 0)):
         due = datetime.fromtimestamp(int(each.scheduled_enqueue_time_ms or 0) / 1000, UTC)
-        found.append(row(each) | {"due": due.strftime("%Y-%m-%d %H:%M:%S")})
+        found.append(row(each) | {"due_utc": due.strftime("%Y-%m-%d %H:%M:%S")})
     width = body_width(found, COLUMNS, columns)
     return [each | {"body": each["body"][:width]} for each in found]

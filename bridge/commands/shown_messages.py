@@ -13,7 +13,7 @@ from bridge.remote.message import RemoteMessage
 
 COLUMNS: Final = (
     "number",
-    "enqueued",
+    "enqueued_utc",
     "state",
     "count",
     "message_id",
@@ -102,7 +102,7 @@ def row(message: RemoteMessage) -> dict[str, str]:
     found = {name: _cut(_text(fields.get(name)), CELL_MAX) for name in COLUMNS if name in fields}
     number, count = message.sequence_number, int(message.delivery_count)
     found["number"] = "" if number is None else str(int(number))
-    found["enqueued"] = _text(fields.get("enqueued_time"))[:19].replace("T", " ")
+    found["enqueued_utc"] = _text(fields.get("enqueued_time"))[:19].replace("T", " ")
     found["state"] = "" if message.state == "active" else message.state
     found["count"] = str(count) if count else ""
     found["reason"] = _cut(_text(message.dead_letter_reason), CELL_MAX)

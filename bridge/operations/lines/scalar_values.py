@@ -66,7 +66,9 @@ def shown(value: Json) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _whole(name: str, kind: type[int], low: int, high: int) -> _Type:
+def _whole(name: str, kind: type[int], low: int, high: int, form: str = "") -> _Type:
+    form = form or f", a whole number from {low} to {high}"
+
     def from_json(value: Json) -> int:
         number = value
         if isinstance(value, str):
@@ -75,7 +77,7 @@ def _whole(name: str, kind: type[int], low: int, high: int) -> _Type:
             except ValueError:
                 number = None
         if type(number) is not int or not low <= number <= high:
-            refuse(f"{shown(value)} is no {name}, a whole number from {low} to {high}")
+            refuse(f"{shown(value)} is no {name}{form}")
         return kind(number)
 
     def to_json(value: int) -> Json:
@@ -204,8 +206,8 @@ def time_ms_of(value: Json) -> int:
 
 
 _WHOLE_MS = _whole(
-    "timestamp (2026-11-27T09:00:00Z, or milliseconds since 1970)",
-    *(scalars.Timestamp, LONG_MIN, LONG_MAX),
+    *("timestamp", scalars.Timestamp, LONG_MIN, LONG_MAX),
+    form=" (2026-11-27T09:00:00Z, or milliseconds since 1970)",
 )
 
 

@@ -41,6 +41,7 @@ def test_a_message_is_one_line_of_a_table(monkeypatch: pytest.MonkeyPatch, width
     lines = [line for line in text.splitlines() if line.strip()]
     assert len(lines) == 3
     assert max(map(len, lines)) <= width
+    assert "enqueued utc" in lines[0]
     assert "2026-11-27 00:00:00" in lines[2]
     assert "5d9259830f4cb" in lines[2]
     assert "bea9ab" not in lines[2]
