@@ -71,7 +71,7 @@ def test_nothing_is_left_of_a_bar_where_something_else_was_written(busbridge: Bu
     assert "receiving" in shown.text
     assert not [line for line in shown.lines if "receiving" in line or "━━" in line]
     first, *_, asked, last = [line for line in shown.lines if line]
-    assert re.fullmatch(r" number +enqueued +message id +body", first)
+    assert re.fullmatch(r" number +enqueued utc +message id +body", first)
     assert asked == "stopping; interrupt again to stop at once"
     assert last.startswith("Stopped: none settled; 2 given back uncounted.")
 
