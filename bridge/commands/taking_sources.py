@@ -92,6 +92,7 @@ class NumberedSource:
         self._again: dict[int, None] = {}
         self._unavailable: dict[int, None] = {}
         self._unreached: dict[int, None] = {}
+        self._locking: asyncio.Task[list[RemoteDelivery]] | None = None
 
     async def receive(self, count: int, wait_s: float) -> list[RemoteDelivery]:
         """Return what is meant; more of it, and what others have locked, is awaited for `wait_s`.
@@ -138,6 +139,13 @@ class NumberedSource:
             return True
 
     async def _lock(self, numbers: Sequence[int]) -> list[RemoteDelivery]:
+        """Lock messages; who is cancelled meanwhile has them locked all the same, for `close`."""
+        self._locking = asyncio.get_running_loop().create_task(self._ask(numbers))
+        found = await asyncio.shield(self._locking)
+        self._locking = None
+        return found
+
+    async def _ask(self, numbers: Sequence[int]) -> list[RemoteDelivery]:
         locked = await self._management.lock_messages(numbers)
         for number in numbers:
             for each in (self._again, self._unavailable, self._unreached):
@@ -170,7 +178,10 @@ class NumberedSource:
             self._again[number_of(delivery)] = None
 
     async def close(self) -> None:
-        """Give back what is not settled."""
+        """Give back what is not settled, and what a request that is under way still locks."""
+        if self._locking is not None:
+            with suppress(RemoteError):
+                await self._locking
         tokens = [each.lock_token for each in self._locked if each.lock_token is not None]
         self._locked.clear()
         for at in range(0, len(tokens), LOCKED_TOGETHER):

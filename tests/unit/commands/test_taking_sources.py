@@ -31,6 +31,7 @@ class ScriptedEntity(RemoteManagement):
         bodies: what is there, by number.
         elsewhere: numbers that somebody else has locked.
         behind: numbers that stand too far behind.
+        answers: what was locked is told when this is set.
         completed: numbers in the order of their completions.
         calls: how often something was locked.
     """
@@ -42,6 +43,8 @@ class ScriptedEntity(RemoteManagement):
         self.completed: list[int] = []
         self.calls = 0
         self.is_lost = False
+        self.answers = asyncio.Event()
+        self.answers.set()
         self._locks: dict[UUID, int] = {}
 
     async def peek(
@@ -68,6 +71,7 @@ class ScriptedEntity(RemoteManagement):
             token = uuid4()
             self._locks[token] = number
             deliveries.append(RemoteDelivery(self._message(number), token, token.bytes_le))
+        await self.answers.wait()
         return LockedByNumber(
             deliveries=deliveries,
             unavailable=[each for each in there if each in locked - self.behind],
@@ -102,6 +106,25 @@ class ScriptedEntity(RemoteManagement):
 def selection(**fields: Any) -> MessageSelection:
     """Return what means the messages of the subject."""
     return MessageSelection.of("sys.Label = 'meant'", uuid4, **fields)
+
+
+async def test_what_is_locked_while_the_command_stops_is_given_back() -> None:
+    """Nobody has heard of these locks; they would last, and their end counts a delivery."""
+    entity = ScriptedEntity(dict.fromkeys(range(1, 6), MEANT))
+    entity.answers.clear()
+    source = NumberedSource(entity, selection())
+    reading = asyncio.create_task(source.receive(5, 60.0))
+    while not entity.calls:  # noqa: ASYNC110 - nothing tells it
+        await asyncio.sleep(0)
+    reading.cancel()
+    with suppress(asyncio.CancelledError):
+        await reading
+    closing = asyncio.create_task(source.close())
+    entity.answers.set()
+    await closing
+    other = NumberedSource(entity, selection())
+    assert [number_of(each) for each in await other.receive(5, 0.0)] == [1, 2, 3, 4, 5]
+    assert other.rest() == []
 
 
 STEPS = st.sampled_from(
