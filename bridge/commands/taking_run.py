@@ -326,6 +326,7 @@ class TakingRun:
         try:
             ends = await self._management.renew_lock([each for each in tokens if each])
         except (RemoteLockLost, RemoteNotFound, RemoteRefused):
+            held = [each for each in held if each in self._in_hand]  # the others are settled
             if len(held) > 1:
                 for each in held:
                     await self._renew_some((each,))
