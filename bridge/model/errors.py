@@ -7,6 +7,7 @@ Source of the table: the service's own conditions as the SDKs map them.
       EntityNotFound, EntityAlreadyExists, EntityDisabled, EntityConflict, EntityChanged
       MessageNotFound, MessageLockLost, MessageSizeExceeded
       SessionLockLost, SessionCannotBeLocked
+      TransactionUnknown, TransactionRolledBack, TransactionTimedOut
       Unauthorized, NotAllowed, NotImplementedHere, ArgumentError, ArgumentOutOfRange, InvalidField
       QuotaExceeded, ServerBusy, OperationTimeout, InternalError
 """
@@ -80,6 +81,24 @@ class SessionCannotBeLocked(ServiceBusError):
     """Another receiver holds the session."""
 
     condition, status, is_retryable = "com.microsoft:session-cannot-be-locked", 410, True
+
+
+class TransactionUnknown(ServiceBusError):
+    """The connection has no transaction of this id, or has discharged it."""
+
+    condition, status, is_retryable = "amqp:transaction:unknown-id", 400, False
+
+
+class TransactionRolledBack(ServiceBusError):
+    """The transaction was rolled back: nothing of it was carried out, nor will be."""
+
+    condition, status, is_retryable = "amqp:transaction:rollback", 400, False
+
+
+class TransactionTimedOut(ServiceBusError):
+    """The transaction took longer than two minutes, and was rolled back."""
+
+    condition, status, is_retryable = "amqp:transaction:timeout", 408, False
 
 
 class MessageSizeExceeded(ServiceBusError):

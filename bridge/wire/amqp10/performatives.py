@@ -1,7 +1,7 @@
 """The performatives of transport and security, and the types in their fields.
 
 OASIS AMQP 1.0, part 2 (transport), part 3 (delivery states, sources and targets), part 4
-(transactions, recognised to be refused) and part 5 (SASL). Order, type and default of each
+(transactions) and part 5 (SASL). Order, type and default of each
 field are the specification's; `composite` reads and writes the types by these declarations.
 """
 
@@ -224,9 +224,31 @@ class Coordinator:
     capabilities: Syms | None = None
 
 
+@composite(0x31, "amqp:declare:list")
+class Declare:
+    """Asks a coordinator for a transaction; `global_id` names one of several resources."""
+
+    global_id: Any_ | None = None
+
+
+@composite(0x32, "amqp:discharge:list")
+class Discharge:
+    """Asks a coordinator to commit a transaction, or with `fail` to roll it back."""
+
+    txn_id: Bin
+    fail: Bool = False
+
+
+@composite(0x33, "amqp:declared:list")
+class Declared:
+    """Outcome: the coordinator has declared a transaction."""
+
+    txn_id: Bin
+
+
 @composite(0x34, "amqp:transactional-state:list")
 class TransactionalState:
-    """Delivery state: part of a transaction."""
+    """Delivery state: part of a transaction, with the outcome that its commit makes true."""
 
     txn_id: Bin
     outcome: Any_ | None = None
