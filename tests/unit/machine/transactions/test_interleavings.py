@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bridge.machine.transactions.effects import (
     Answer,
     AskForCommit,
+    CommitEnd,
     EndCoordinator,
     Enlist,
     Refuse,
@@ -26,7 +27,6 @@ from bridge.machine.transactions.operations import PINNING, TransactedOperation,
 from bridge.machine.transactions.transactions import (
     OPERATION_BYTES,
     TIMEOUT_MS,
-    CommitEnd,
     Transactions,
 )
 from bridge.model.entity import Tier
@@ -182,9 +182,14 @@ class TransactionsMachine(RuleBasedStateMachine):
             self.end_check(asked, end)
 
     @precondition(lambda self: self.told and self.coordinators)
-    @rule(data=st.data(), is_failed=st.sampled_from((False, False, True)))
-    def discharge(self, data: st.DataObject, is_failed: bool) -> None:
-        """A client discharges a transaction, perhaps of another link or for another time."""
+    @rule(
+        data=st.data(),
+        is_failed=st.sampled_from((False, False, False, True)),
+        waited_ms=st.sampled_from((0, 0, 0, TIMEOUT_MS)),
+    )
+    def discharge(self, data: st.DataObject, is_failed: bool, waited_ms: int) -> None:
+        """A client discharges a transaction, perhaps late, of another link or once more."""
+        self.now_ms += waited_ms
         txn_id = self.transaction(data)
         told = self.told[txn_id]
         name = f"discharge {self.number()}"

@@ -7,6 +7,7 @@ import pytest
 from bridge.machine.transactions.effects import (
     Answer,
     AskForCommit,
+    CommitEnd,
     EndCoordinator,
     Enlist,
     Refuse,
@@ -17,7 +18,6 @@ from bridge.machine.transactions.operations import TransactedOperation, Transact
 from bridge.machine.transactions.transactions import (
     OPERATION_BYTES,
     TIMEOUT_MS,
-    CommitEnd,
     Transactions,
 )
 from bridge.model.entity import Tier
