@@ -244,6 +244,10 @@ class TransactionsMachine(RuleBasedStateMachine):
         elif end is not CommitEnd.IN_DOUBT:
             assert answers == [Answer if end is CommitEnd.ACCEPTED else Refuse]
 
+    def pinned(self) -> list[Fate]:
+        """Return the fates of the operations for which something is pinned."""
+        return [fate for fate in self.fates.values() if fate.is_pinned]
+
     @rule(data=st.data())
     def lose(self, data: st.DataObject) -> None:
         """RabbitMQ takes a message back whose lock is pinned."""
@@ -264,6 +268,10 @@ class TransactionsMachine(RuleBasedStateMachine):
             self.carry_out()
             due_ms = self.machine.due_ms()
             assert due_ms is None or due_ms > self.now_ms
+            for fate in self.pinned():
+                first_ms = self.told[fate.txn_id].first_ms
+                assert first_ms is not None
+                assert self.now_ms < first_ms + TIMEOUT_MS
 
     @precondition(lambda self: self.coordinators)
     @rule(data=st.data())
@@ -373,6 +381,15 @@ class TransactionsMachine(RuleBasedStateMachine):
                 kinds.setdefault(fate.txn_id, set()).add(fate.carried_out)
         assert all(len(each) == 1 for each in kinds.values()), "halves"
 
+    @invariant()
+    def nothing_is_pinned_for_nobody(self) -> None:
+        """What is pinned may be committed yet: its coordinator is there, and did not roll back."""
+        for fate in self.pinned():
+            told = self.told[fate.txn_id]
+            assert told.coordinator in self.coordinators
+            assert not told.is_rejected
+            assert not told.is_failed
+
     def teardown(self) -> None:
         """The connection ends; when all answers have come, nothing is left of anything."""
         self.machine.close()
@@ -391,4 +408,4 @@ class TransactionsMachine(RuleBasedStateMachine):
 
 
 TestTransactions = TransactionsMachine.TestCase
-TestTransactions.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestTransactions.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
