@@ -1,0 +1,265 @@
+"""What the copy of an entity wants done, and what it is told, as values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from bridge.operations.migration.verification import Side, fingerprint
+from bridge.remote.message import RemoteMessage
+from bridge.wire.amqp10.errors import DecodeError
+
+DIGEST_BYTES: Final = 16
+
+_AT_ACTIVATION: Final = ("enqueued_time", "delivery_count")
+"""Parts that a scheduled message gets when it is activated; what it has before is not kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPlace:
+    """A path at which messages of an entity are: a queue, a dead-letter queue, a topic.
+
+    Attributes:
+        path: the same at both sides.
+        is_dead: its messages are dead letters.
+        series: places of one series share their numbers, as a queue and its dead-letter queue; no
+            number is in two of them.
+        is_ordered_by_topic: the messages are ordered by their EnqueuedSequenceNumber first: those
+            of a topic's subscriptions.
+        has_sessions: its messages are in sessions, so that peeks may show them in any order.
+    """
+
+    path: str
+    is_dead: bool = False
+    series: int = 0
+    is_ordered_by_topic: bool = False
+    has_sessions: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeekedMessage:
+    """A message that a peek has shown.
+
+    Attributes:
+        number: its sequence number.
+        order: its EnqueuedSequenceNumber; its number where it has none.
+        digest: of its values; two messages with the same one are the same.
+        due_ms: when it is due (UTC ms); `None`: it is not scheduled.
+        session_id: its session.
+        size_bytes: its size as it is sent.
+        message: the message itself.
+    """
+
+    number: int
+    order: int
+    digest: bytes
+    due_ms: int | None = None
+    session_id: str | None = None
+    size_bytes: int = 0
+    message: RemoteMessage = field(default_factory=RemoteMessage)
+
+
+def peeked(message: RemoteMessage, *, is_dead: bool, is_compared: bool = True) -> PeekedMessage:
+    """Return what a copy has to know of a message.
+
+    A message that cannot be read has the number 0.
+
+    Args:
+        is_dead: it is in a dead-letter queue.
+        is_compared: whether its digest is needed.
+    """
+    number = order = 0
+    due_ms = session_id = None
+    with suppress(DecodeError):
+        number = message.sequence_number or 0
+        order = message.enqueued_sequence_number or number
+        session_id = message.session_id
+        if message.state == "scheduled":
+            due_ms = message.scheduled_enqueue_time_ms or 0
+    return PeekedMessage(
+        number=number,
+        order=order,
+        digest=_digest(message, is_dead) if is_compared else b"",
+        due_ms=due_ms,
+        session_id=session_id,
+        size_bytes=message.size_bytes,
+        message=message,
+    )
+
+
+def _digest(message: RemoteMessage, is_dead: bool) -> bytes:
+    found = fingerprint(message, is_dead=is_dead)
+    digest = hashlib.blake2b(found.state.encode(), digest_size=DIGEST_BYTES)
+    apart = _AT_ACTIVATION if found.state == "scheduled" else ()
+    for name, part in sorted(each for each in found.digests.items() if each[0] not in apart):
+        digest.update(name.encode() + part)
+    return digest.digest()
+
+
+# -- what it wants done
+
+
+@dataclass(frozen=True, slots=True)
+class HoldTarget:
+    """Hold the target's entity for this run; answered with `TargetHeld`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeekPage:
+    """Peek at a place; answered with the messages of the page, none at the end.
+
+    Attributes:
+        place: the index of the place.
+        from_number: the lowest number.
+        count: how many messages at most.
+        session_id: those of this session alone.
+        is_compared: whether the digests of its messages are needed.
+    """
+
+    side: Side
+    place: int
+    from_number: int
+    count: int
+    session_id: str | None = None
+    is_compared: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ListSourceSessions:
+    """Name all sessions of a place at the source; answered with their ids."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountSource:
+    """Ask the source how many messages a place has, in all states; answered with `CopyCount`."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImportBatch:
+    """Import messages at the target in one transfer, all or none.
+
+    Answered with `CopyDone`, with `CopyUnanswered` when no answer came, or with `CopyRefused`.
+
+    Attributes:
+        messages: each with the index of its place, in the order in which they are imported.
+    """
+
+    messages: tuple[tuple[int, PeekedMessage], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPause:
+    """Wait a second: the target shows what it has taken a little later; `CopyDone`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopySessionStates:
+    """Copy the state of each session of a place, or see that none has changed since.
+
+    Answered with `CopyDone`, or with `CopyRefused`, which names the session.
+    """
+
+    place: int
+    is_check: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitOthers:
+    """Wait until all entities of the run are verified, and the target has a mark that they are.
+
+    Answered with `CopyDone`. A run that finds the mark goes on behind this.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAtSource:
+    """Cancel scheduled messages at the source; those that were activated meanwhile stay.
+
+    Answered with `CopyDone`.
+    """
+
+    place: int
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseTarget:
+    """End the hold of the target's entity; answered with `CopyDone`."""
+
+
+CopyEffect = (
+    HoldTarget
+    | PeekPage
+    | ListSourceSessions
+    | CountSource
+    | ImportBatch
+    | CopyPause
+    | CopySessionStates
+    | AwaitOthers
+    | CancelAtSource
+    | ReleaseTarget
+)
+
+
+# -- what it is told
+
+
+@dataclass(frozen=True, slots=True)
+class CopyDone:
+    """It is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyUnanswered:
+    """It may be done, or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRefused:
+    """It is not done, and is not when it is asked for again.
+
+    Attributes:
+        text: why, as a sentence.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetHeld:
+    """The target's entity is held by this run.
+
+    Attributes:
+        is_new: it was not held before, so that its messages are not this run's.
+    """
+
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCount:
+    """What a namespace tells; `None`: it tells nothing."""
+
+    count: int | None
+
+
+CopyAnswer = (
+    CopyDone
+    | CopyUnanswered
+    | CopyRefused
+    | CopyCount
+    | TargetHeld
+    | Sequence[PeekedMessage]
+    | Sequence[str]
+)
+
+
+class CopyStopped(Exception):
+    """The copy cannot go on; its text names the message or session, and what to do."""

@@ -1,0 +1,144 @@
+"""The reading of an entity's messages at both sides, as steps: what is to be peeked at next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Final
+
+from bridge.operations.migration.copy_effects import (
+    CopyAnswer,
+    CopyCount,
+    CopyEffect,
+    CopyPlace,
+    CopyStopped,
+    CountSource,
+    ListSourceSessions,
+    PeekedMessage,
+    PeekPage,
+)
+from bridge.operations.migration.message_ledger import PlaceLedger
+from bridge.operations.migration.verification import Side
+
+PAGE: Final = 250
+"""Messages of a page; Azure gives no more."""
+
+PAGE_BYTES: Final = 4_194_304
+"""A page above this is followed by a smaller one."""
+
+CopySteps = Generator[CopyEffect, CopyAnswer, None]
+"""What is to be done, step by step; each is sent its answer before the next one is given."""
+
+
+class EntityReading:
+    """Reads the places of an entity, page by page.
+
+    Args:
+        places: where the messages are.
+
+    Attributes:
+        ledgers: what is known of each place's messages.
+    """
+
+    def __init__(self, places: Sequence[CopyPlace]) -> None:
+        self.ledgers = [PlaceLedger(each) for each in places]
+        self._counts = [PAGE] * len(self.ledgers)
+
+    def look(
+        self,
+        side: Side,
+        place: int,
+        show: Callable[[PeekedMessage], None],
+        session_id: str | None = None,
+        next_number: int = 1,
+    ) -> CopySteps:
+        """Show the messages of a place, page by page, from a number on."""
+        while True:
+            page = yield from self.page(side, place, next_number, session_id)
+            for each in page:
+                show(each)
+            highest = max((each.number for each in page), default=0)
+            if highest < next_number:
+                return
+            next_number = highest + 1
+
+    def look_at_source(
+        self, place: int, show: Callable[[PeekedMessage], None], shown: Callable[[], int]
+    ) -> CopySteps:
+        """Show all messages of a place; by session, too, where the source tells that some lack.
+
+        Args:
+            shown: how many were shown; one that is shown again may count again.
+        """
+        yield from self.look("source", place, show)
+        if not self.ledgers[place].place.has_sessions:
+            return
+        if (yield from self._count(place)) == shown():
+            return
+        answer = yield ListSourceSessions(place)
+        assert isinstance(answer, list | tuple)
+        for session_id in answer:
+            yield from self.look("source", place, show, str(session_id))
+
+    def _count(self, place: int) -> Generator[CopyEffect, CopyAnswer, int | None]:
+        answer = yield CountSource(place)
+        assert isinstance(answer, CopyCount)
+        return answer.count
+
+    def check_count(self, place: int) -> CopySteps:
+        """See that peeks show all messages, where they may be in any order."""
+        ledger = self.ledgers[place]
+        if not ledger.place.has_sessions:
+            return
+        count = yield from self._count(place)
+        if count is not None and count != len(ledger):
+            raise CopyStopped(
+                f"{ledger.place.path}: peeks show {len(ledger):,} messages, and the source tells "
+                f"{count:,}: messages come or go there, or a session has scheduled messages alone, "
+                "which may not be shown. Stop what sends and receives, or wait until they are due."
+            )
+
+    def page(
+        self,
+        side: Side,
+        place: int,
+        from_number: int,
+        session_id: str | None = None,
+        *,
+        is_compared: bool = True,
+    ) -> Generator[CopyEffect, CopyAnswer, list[PeekedMessage]]:
+        """Return a page; behind a large one the next has fewer messages."""
+        count = self._counts[place]
+        answer = yield PeekPage(side, place, from_number, count, session_id, is_compared)
+        assert isinstance(answer, list | tuple)
+        page = [each for each in answer if isinstance(each, PeekedMessage)]
+        size_bytes = sum(each.size_bytes for each in page)
+        if size_bytes > PAGE_BYTES:
+            self._counts[place] = max(1, count // 2)
+        elif size_bytes < PAGE_BYTES // 4 and len(page) == count:
+            self._counts[place] = min(PAGE, count * 2)
+        return page
+
+    def fetched(
+        self, place: int, at: int
+    ) -> Generator[CopyEffect, CopyAnswer, dict[int, PeekedMessage]]:
+        """Return a page of the source's messages, with a certain one."""
+        ledger = self.ledgers[place]
+        number = ledger.number(at)
+        sessions = [None, ledger.session_of(at)] if ledger.place.has_sessions else [None]
+        for session_id in sessions:
+            page = yield from self.page("source", place, number, session_id, is_compared=False)
+            for each in page:
+                if ledger.find(each.number) is None:
+                    raise ledger.stopped(each.number, "has come")
+            if any(each.number == number for each in page):
+                return {each.number: each for each in page}
+        raise ledger.stopped(number, "has gone")
+
+    def find_in_sessions(self, place: int, show: Callable[[PeekedMessage], None]) -> CopySteps:
+        """Show the source's page from each message on that was not shown, within its session."""
+        ledger = self.ledgers[place]
+        for at in range(len(ledger) if ledger.place.has_sessions else 0):
+            if not ledger.is_seen(at):
+                number, session_id = ledger.number(at), ledger.session_of(at)
+                for each in (yield from self.page("source", place, number, session_id)):
+                    show(each)

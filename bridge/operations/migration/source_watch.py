@@ -1,0 +1,57 @@
+"""Whether a source is still: what changes between two looks at its counts, and what forwards on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from bridge.operations.migration import order
+from bridge.operations.migration.plan import MigrationSide
+from bridge.operations.migration.state_counts import COPIED_STATES, StateCounts
+
+
+def changes(before: MigrationSide, after: MigrationSide, chosen: Collection[str]) -> list[str]:
+    """Return a sentence for each entity whose messages have come or gone between two looks.
+
+    What was received and not settled shows in no count: what reads all messages once more finds it.
+
+    Args:
+        chosen: the paths that are looked at, in lower case.
+    """
+    paths = {path: each.path for path, each in {**before.by_path(), **after.by_path()}.items()}
+    found = []
+    for path in sorted(chosen):
+        shown = ", ".join(_differing(before.of(path), after.of(path)))
+        if shown:
+            found.append(f"{paths.get(path, path)} still changes: {shown}.")
+    return found
+
+
+def _differing(before: StateCounts, after: StateCounts) -> Iterator[str]:
+    for state in COPIED_STATES:
+        old, new = before.counts.get(state, 0), after.counts.get(state, 0)
+        if old != new:
+            yield f"{old:,} {state.replace('_', '-')} messages became {new:,}"
+    if before.transfer != after.transfer:
+        yield f"{before.transfer:,} on their way became {after.transfer:,}"
+
+
+def undrained(source: MigrationSide, chosen: Collection[str]) -> list[str]:
+    """Return a sentence for each entity that has not forwarded all yet, the first in a chain first.
+
+    Args:
+        source: the namespace, with its counts.
+        chosen: the paths that are looked at, in lower case.
+    """
+    found = []
+    for each in order.forwarding(source.namespace):
+        if each.path.lower() not in chosen:
+            continue
+        counted = source.of(each.path)
+        waiting = counted.counts.get("active", 0) + counted.transfer
+        dead = counted.counts.get("dead_letter", 0)
+        if each.messages_to and waiting:
+            found.append(f"{each.path} has {waiting:,} messages to forward to {each.messages_to}.")
+        if each.dead_letters_to and dead:
+            text = f"{each.path} has {dead:,} dead letters to forward to {each.dead_letters_to}."
+            found.append(text)
+    return found
