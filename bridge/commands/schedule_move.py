@@ -39,8 +39,9 @@ def register(verbs: Commands) -> None:
     parser = add_command(
         verbs,
         "move",
-        "schedule messages anew for another time, each with a new number, and then cancel the old; "
-        "of one that was due meanwhile the new one is withdrawn",
+        "have scheduled messages enqueued at another time, each with a new number. A busbridge does "
+        "it in one step; elsewhere each is scheduled anew, and then the old one is cancelled; of "
+        "one that was due meanwhile the new one is withdrawn",
         run=run,
         right="Listen on the entity and Send on the entity",
         examples=(
@@ -63,7 +64,7 @@ def register(verbs: Commands) -> None:
     parser.add_argument(
         "--new-id", action="store_true",
         help="a MessageId that is made of source, number and time; needed where duplicates are "
-        "detected",
+        "detected, but at a busbridge",
     )  # fmt: skip
     add_yes(parser)
     add_target(parser)
@@ -71,6 +72,7 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Move what is meant."""
+    from bridge.commands.moving_in_place import moves_in_place
     from bridge.relay.plan.source_identity import source_name
     from bridge.remote.namespace import RemoteNamespace
 
@@ -89,7 +91,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         where = f"by {arguments.by}" if arguments.to is None else f"to {arguments.to}"
         output.confirm(f"Moves {messages(len(search.due_ms))} of {path}, scheduled, {where}.")
         source = source_name(target.address.namespace, path) if arguments.new_id else None
-        moving = _Moving(output, management, move, source, list(search.due_ms))
+        is_in_place = await moves_in_place(management)
+        moving = _Moving(output, management, move, source, list(search.due_ms), is_in_place)
         code = await moving.run()
         return search.looking.with_failures(code)
 
@@ -132,6 +135,7 @@ class _Moving:
     Args:
         source: of which new MessageIds are made; `None`: ids stay.
         numbers: the messages, in order.
+        is_in_place: the namespace moves a message in one step.
     """
 
     def __init__(
@@ -141,7 +145,9 @@ class _Moving:
         move: ScheduleMove,
         source: str | None,
         numbers: list[int],
+        is_in_place: bool,
     ) -> None:
+        self._is_in_place = is_in_place
         self._output = output
         self._management = management
         self._move = move
@@ -190,12 +196,10 @@ class _Moving:
         return f"{sentence_of(error)}{self._under_way}"
 
     async def _moved_one(self, number: int) -> None:
-        """Schedule a message anew, see that it is there, and cancel the old one."""
+        """Move a message, if it is scheduled and not due at its new time already."""
         from bridge.operations.changes import scheduled, sent_again
         from bridge.operations.lines.scalar_values import ValueRefused
-        from bridge.remote.errors import RemoteError
 
-        management = self._management
         message = await self._scheduled(number)
         if message is None:
             raise _NotMoved("it is not scheduled any more")
@@ -209,12 +213,44 @@ class _Moving:
             self._moved.same += 1
             return
         due = datetime.fromtimestamp(due_ms / 1000, UTC)
+        if self._is_in_place:
+            new = await self._in_place(number, was_ms, scheduled(copy, due_ms), due)
+        else:
+            new = await self._anew(number, was_ms, scheduled(copy, due_ms), due_ms)
+        self._moved.done += 1
+        shown: dict[str, object] = {"scheduled_enqueue_time": due}
+        if self._output.is_table:
+            row = {"sequence_number": str(new or ""), **shown, "was": str(number)}
+            self._moved.rows.append(row)
+        else:
+            self._output.record({"sequence_number": new or None, **shown, "was": number})
+
+    async def _in_place(self, number: int, was_ms: int, copy: RemoteMessage, due: datetime) -> int:
+        """Move a message in one step; return its new number."""
+        from bridge.commands.moving_in_place import NotInPlace, move_in_place
+        from bridge.remote.errors import RemoteError
+
+        self._under_way = f" Message {number} is scheduled once, for {due:%FT%TZ} or as before."
+        try:
+            return await move_in_place(self._management, number, was_ms, copy)
+        except NotInPlace as error:
+            raise _NotMoved(str(error)) from None
+        except RemoteError as error:
+            if not error.in_doubt:
+                self._under_way = ""
+            raise
+
+    async def _anew(self, number: int, was_ms: int, copy: RemoteMessage, due_ms: int) -> int:
+        """Schedule a message anew, see that it is there, and cancel the old one."""
+        from bridge.remote.errors import RemoteError
+
+        management, due = self._management, datetime.fromtimestamp(due_ms / 1000, UTC)
         self._under_way = (
             f" Message {number} may be scheduled twice now, the second time for {due:%FT%TZ}: look "
             "at `schedule ls`, and cancel one."
         )
         try:
-            (new,) = await management.schedule([scheduled(copy, due_ms)])
+            (new,) = await management.schedule([copy])
         except RemoteError as error:
             if not error.in_doubt:
                 self._under_way = ""
@@ -227,12 +263,7 @@ class _Moving:
         )
         if why := await cancel_old(management, number, was_ms, new, due_ms):
             raise _NotMoved(why)
-        self._moved.done += 1
-        row = {"sequence_number": new, "scheduled_enqueue_time": due, "was": number}
-        if self._output.is_table:
-            self._moved.rows.append({**row, "sequence_number": str(new), "was": str(number)})
-        else:
-            self._output.record(row)
+        return new
 
     async def _dropped(self, number: int, new: int, due_ms: int) -> str:
         """Return why a message stays whose second one is not there; it is not there later, either.

@@ -215,6 +215,24 @@ class NamespaceVerbs(Protocol):
             MessageNotFound: one of the numbers is not that of a scheduled message.
         """
 
+    async def move_scheduled(
+        self, path: EntityPath, numbers: Sequence[int], batch: Sequence[Outgoing]
+    ) -> list[int]:
+        """Have messages (each has `scheduled_ms`) take the places of scheduled ones, all or none.
+
+        Args:
+            numbers: of the scheduled messages, one for each of the batch, none twice; none at all:
+                ask whether it can be done.
+
+        Returns:
+            The sequence numbers of the messages.
+
+        Raises:
+            MessageNotFound: one of the numbers is not that of a scheduled message.
+            NotImplementedHere: a bridge of the namespace does not know the operation.
+            ServiceBusError: as for `schedule`.
+        """
+
     def check_known(self, feature: str) -> None:
         """Raise ServerBusy while a bridge of the namespace does not know a feature.
 

@@ -17,6 +17,7 @@ class Counters:
     sent: int = _total("Messages that senders sent and RabbitMQ confirmed.")
     scheduled: int = _total("Messages that schedule calls scheduled.")
     cancelled: int = _total("Scheduled messages that were cancelled.")
+    moved: int = _total("Scheduled messages that were moved to another time.")
     delivered: int = _total("Messages handed to receivers, locked ones included.")
     received_and_deleted: int = _total("Messages handed to receivers that take them for good.")
     completed: int = _total("Messages completed.")

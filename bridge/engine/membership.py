@@ -32,6 +32,7 @@ from bridge.machine.inbox.standbys import DIGEST_BYTES, StandbyNotice, Standbys
 from bridge.model.errors import ServiceBusError
 from bridge.wire.basic import Table, text
 from bridge.wire.link_properties import RELAY_SOURCE, RELAY_SUBSCRIPTION
+from bridge.wire.own_operations import HOLD, MOVE_SCHEDULED_MESSAGES
 from bridge.wire.reply import encode_done
 from bridge.wire.sessions import PING, content
 
@@ -52,9 +53,9 @@ RETURN_S = 5.0
 """Time after a new connection within which no other bridge counts as gone: RabbitMQ has failed,
 perhaps, and the others connect again, too, each with a queue of a new name."""
 
-FEATURES = frozenset({str(RELAY_SOURCE), str(RELAY_SUBSCRIPTION)})
-"""What this version knows, and a leader of an older one does not: link properties, by their names.
-"""
+FEATURES = frozenset({str(RELAY_SOURCE), str(RELAY_SUBSCRIPTION), HOLD, MOVE_SCHEDULED_MESSAGES})
+"""What this version knows, and a leader of an older one does not: link properties and operations of
+`$management`, by their names."""
 
 log = logging.getLogger(__name__)
 

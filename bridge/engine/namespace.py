@@ -103,6 +103,7 @@ from bridge.topology import description, names
 from bridge.topology.capabilities import Capabilities
 from bridge.topology.resources import Finding
 from bridge.wire.administration import Administer, Request, Response
+from bridge.wire.own_operations import MOVE_SCHEDULED_MESSAGES
 
 MOVED_S = 1.0
 """How long `close` waits for RabbitMQ to confirm what leaves its queues: the process has 3 s for
@@ -453,6 +454,15 @@ class RabbitNamespace:
         entity = self.directory.send_entity(path)
         self._usage.note_access(path)
         await self._sending.cancel(entity, numbers)
+
+    async def move_scheduled(
+        self, path: EntityPath, numbers: Sequence[int], batch: Sequence[Outgoing]
+    ) -> list[int]:
+        entity = self.directory.send_entity(path)
+        if not self.membership.knows(MOVE_SCHEDULED_MESSAGES):
+            raise NotImplementedHere(texts.UNKNOWN_FEATURE.format(feature=MOVE_SCHEDULED_MESSAGES))
+        self._usage.note_access(path)
+        return await self._sending.move(entity, numbers, batch)
 
     def note_full(self, entity: str) -> None:
         """Refuse sends to an entity at all bridges: its queue has refused a sequencer's publish."""

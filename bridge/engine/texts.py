@@ -49,8 +49,8 @@ TOO_MANY_HOPS = (
 )
 HEADERS_TOO_LARGE = "The size quota for this stream has been exceeded."
 UNKNOWN_FEATURE = (
-    "A bridge of an earlier version is in the namespace, which does not know '{feature}': it would "
-    "send what comes here on twice, or to others. Replace it."
+    "A bridge of an earlier version is in the namespace, which does not know '{feature}' and would "
+    "not heed it: messages could be there twice, or go to others. Replace it."
 )
 
 SERVER_BUSY = (

@@ -17,6 +17,7 @@ from bridge.remote.outcomes import Abandon, Complete, DeadLetter, Defer, Release
 from bridge.remote.receiver import ReceiveMode
 from bridge.remote.requests import RequestLinks
 from bridge.remote.rules import add_rule_body, shown_rule
+from bridge.wire import own_operations
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.message import AmqpMessage
 from bridge.wire.amqp10.scalars import Int, Long, Timestamp, Uint
@@ -29,9 +30,6 @@ SUFFIX = "/$management"
 _PREFIX = "com.microsoft:"
 
 REPLY_S = 60.0
-
-HOLD, RELEASE = "com.busbridge:hold", "com.busbridge:release"
-"""Operations of a bridge's own, by their whole names."""
 
 _NO_CONTENT = 204
 
@@ -116,6 +114,34 @@ class RemoteManagement:
         """Cancel scheduled messages (Send); RemoteNotFound: one was enqueued meanwhile."""
         await self._ask("cancel-scheduled-message", {"sequence-numbers": _longs(numbers)})
 
+    async def move_scheduled(
+        self, numbers: Sequence[int], messages: Sequence[RemoteMessage]
+    ) -> list[int]:
+        """Have messages take the places of scheduled ones, all or none (a busbridge; Send).
+
+        Each has the annotation `x-opt-scheduled-enqueue-time`. Asked twice it is done once: the
+        second time the numbers are not found.
+
+        Args:
+            numbers: of the scheduled messages, 100 at most; none: ask whether the server can do it
+                at this entity.
+
+        Returns:
+            The sequence numbers of the messages, in order.
+
+        Raises:
+            RemoteNotFound: one was enqueued meanwhile, or is not there; nothing has changed.
+            RemoteRefused: it cannot be done here.
+        """
+        entries = [
+            _entry(message) | {"sequence-number": Long(number)}
+            for number, message in zip(numbers, messages, strict=True)
+        ]
+        body: Body = {"messages": entries}
+        is_question = not entries
+        found = await self._ask(own_operations.MOVE_SCHEDULED_MESSAGES, body, is_read=is_question)
+        return _integers(found, "sequence-numbers")
+
     async def receive_deferred(
         self,
         numbers: Sequence[int],
@@ -160,7 +186,7 @@ class RemoteManagement:
             RemoteRefused: it cannot.
         """
         body: Body = {"sequence-numbers": _longs(numbers)}
-        found = await self._ask("com.busbridge:lock-messages", body, is_read=True)
+        found = await self._ask(own_operations.LOCK_MESSAGES, body, is_read=True)
         return LockedByNumber(
             deliveries=[_delivery(each, True) for each in _items(found.get("messages"))],
             unavailable=_integers(found, "unavailable"),
@@ -175,7 +201,7 @@ class RemoteManagement:
             RemoteLockLost: a lock has ended; the others are given back.
         """
         body: Body = {"lock-tokens": Array("uuid", tuple(lock_tokens))}
-        await self._ask("com.busbridge:release-messages", body)
+        await self._ask(own_operations.RELEASE_MESSAGES, body)
 
     async def renew_lock(self, lock_tokens: Sequence[UUID]) -> list[int]:
         """Renew the locks of messages, and return their ends in milliseconds since 1970."""
@@ -247,11 +273,11 @@ class RemoteManagement:
 
         Asked twice, it is held once. Refused when another run holds it.
         """
-        await self._ask(HOLD, {"run": run}, is_read=True)
+        await self._ask(own_operations.HOLD, {"run": run}, is_read=True)
 
     async def release(self, run: str) -> None:
         """End a run's hold of the entity, likewise; nothing changes when nobody holds it."""
-        await self._ask(RELEASE, {"run": run}, is_read=True)
+        await self._ask(own_operations.RELEASE, {"run": run}, is_read=True)
 
     async def close(self) -> None:
         """Detach the links to `$management`; the next operation attaches them again."""

@@ -1,4 +1,4 @@
-"""Envelopes: messages, schedules and cancels on their way to an entity's sequencer.
+"""Envelopes: messages, schedules, moves and cancels on their way to an entity's sequencer.
 
 An envelope is one message in the inbox, so its content is accepted as a whole or not at all: an
 Azure batch is one envelope. Its 0-9-1 properties give its kind (`x-busbridge-kind`) and the
@@ -10,6 +10,7 @@ recipient of an answer (`reply_to`, `correlation_id`); everything else is in its
                                  | [digest 16] | [source 7] | properties: u32 + bytes
                                  | body: u32 + bytes
     item of cancel:              sequence number i64
+    move:                        sequence numbers i64, repeated, then as many items as of schedule
     item of used:                short id of an entity, 6 bytes | age of its last use i64, ms
 
 An envelope of uses has its bridge's name in the first 6 bytes of its identity.
@@ -85,6 +86,7 @@ class Operation(IntEnum):
     SCHEDULE = 2
     CANCEL = 3
     USED = 4
+    MOVE = 5
 
 
 class MalformedEnvelope(ValueError):
@@ -121,7 +123,8 @@ class Item:
 
 @dataclass(slots=True)
 class Envelope:
-    """A decoded envelope: `items` for send and schedule, `numbers` for cancel, `used` for used."""
+    """A decoded envelope: `items` for send, schedule and move, `numbers` for cancel and move, `used` for
+    used."""
 
     operation: Operation
     identity: bytes
@@ -197,7 +200,23 @@ def encode_cancel(identity: bytes, numbers: Sequence[int]) -> bytes:
     """Return the body of an envelope that cancels the scheduled messages `numbers`."""
     assert len(identity) == IDENTITY_BYTES, identity
     head = _HEAD.pack(VERSION, Operation.CANCEL, identity, len(numbers))
-    return head + struct.pack(f">{len(numbers)}q", *numbers)
+    return head + _packed(numbers)
+
+
+def encode_move(identity: bytes, numbers: Sequence[int], items: Sequence[Item]) -> bytes:
+    """Return the body of an envelope that has items take the places of scheduled messages.
+
+    Args:
+        numbers: of the scheduled messages, one for each item.
+    """
+    assert len(identity) == IDENTITY_BYTES, identity
+    assert len(numbers) == len(items), (len(numbers), len(items))
+    parts = [_HEAD.pack(VERSION, Operation.MOVE, identity, len(items)), _packed(numbers)]
+    return b"".join(parts + [encode_item(each) for each in items])
+
+
+def _packed(numbers: Sequence[int]) -> bytes:
+    return struct.pack(f">{len(numbers)}q", *numbers)
 
 
 def encode_used(identity: bytes, used: Sequence[tuple[bytes, int]]) -> bytes:
@@ -228,7 +247,8 @@ def decode(body: bytes) -> Envelope:
             raise MalformedEnvelope(f"{len(body)} bytes for {count} uses")
         used: Iterable[tuple[bytes, int]] = _USED.iter_unpack(body[_HEAD.size :])
         return Envelope(operation, identity, used=tuple(used))
-    return Envelope(operation, identity, items=Items(body, head).take(count))
+    items = Items(body, head)
+    return Envelope(operation, identity, items=items.take(count), numbers=items.numbers)
 
 
 def _head(body: bytes) -> tuple[Operation, bytes, int]:
@@ -280,6 +300,7 @@ class Items:
     Attributes:
         identity: the envelope's.
         left: how many are not read yet.
+        numbers: of a move, those of the messages whose places the items take.
 
     Raises:
         MalformedEnvelope: the bytes are no such envelope.
@@ -287,11 +308,19 @@ class Items:
 
     def __init__(self, body: bytes, head: tuple[Operation, bytes, int] | None = None) -> None:
         operation, self.identity, self.left = _head(body) if head is None else head
-        if operation not in (Operation.SEND, Operation.SCHEDULE):
+        if operation not in (Operation.SEND, Operation.SCHEDULE, Operation.MOVE):
             raise MalformedEnvelope(f"operation {operation} has no messages")
         self._count = self.left
         self._body = body
         self._at = _HEAD.size
+        self.numbers: Sequence[int] = ()
+        if operation is Operation.MOVE:
+            self._at += 8 * self.left
+            if self._at > len(body):
+                raise MalformedEnvelope(f"{len(body)} bytes for {self.left} messages to move")
+            self.numbers = struct.unpack_from(f">{self.left}q", body, _HEAD.size)
+            if len(set(self.numbers)) < self.left:
+                raise MalformedEnvelope("moves a message twice")
 
     def take(self, count: int) -> list[Item]:
         """Return the next items, `count` at most; behind the last one the body must end.

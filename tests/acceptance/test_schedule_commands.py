@@ -11,9 +11,11 @@ import pytest
 
 from bridge.commands.cancelling import Cancelled, cancel, cancel_old
 from bridge.commands.clock import now_ms
+from bridge.commands.moving_in_place import NotInPlace, move_in_place
 from bridge.operations.changes import scheduled
 from bridge.remote.address import RemoteAddress
 from bridge.remote.credentials import credential_in
+from bridge.remote.errors import RemoteNotFound
 from bridge.remote.message import RemoteMessage
 from bridge.remote.namespace import RemoteNamespace
 from tests.acceptance.busbridge import Busbridge, Make
@@ -21,8 +23,22 @@ from tests.fixtures.bridge import Bridge
 from tests.fixtures.waiting import until
 
 ENTITIES: dict[str, dict[str, object]] = {
-    **{each: {} for each in ("look", "move", "late", "cancel", "stop", "limit", "killed", "due")},
-    "unique": {"RequiresDuplicateDetection": True},
+    **{
+        each: {}
+        for each in (
+            "look",
+            "move",
+            "late",
+            "cancel",
+            "stop",
+            "limit",
+            "killed",
+            "due",
+            "anew",
+            "own",
+        )
+    },
+    **{each: {"RequiresDuplicateDetection": True} for each in ("unique", "kept-id")},
 }
 TOPICS = [{"Name": "events", "Subscriptions": [{"Name": "audit"}]}]
 
@@ -133,6 +149,35 @@ def test_no_message_is_moved_to_a_time_before_which_it_could_not_be_withdrawn(
     assert len(found(busbridge, "late")) == 1
 
 
+def test_what_is_moved_in_place_is_no_duplicate_of_itself(busbridge: Busbridge) -> None:
+    """It keeps its MessageId; another message of that id is a duplicate as before."""
+    schedule(busbridge, "kept-id", 1)
+    busbridge.done("schedule", "move", "kept-id", "--to", LATER, "--yes")
+    assert times(busbridge, "kept-id") == {"order 0": "2099-06-01T00:00:00.000Z"}
+    schedule(busbridge, "kept-id", 1)
+    assert times(busbridge, "kept-id") == {"order 0": "2099-06-01T00:00:00.000Z"}
+
+
+@pytest.fixture
+def as_azure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A namespace that does not know the operation that the command asks for."""
+    name = "com.busbridge:unknown"
+    monkeypatch.setattr("bridge.wire.own_operations.MOVE_SCHEDULED_MESSAGES", name)
+
+
+@pytest.mark.usefixtures("as_azure")
+def test_elsewhere_messages_are_scheduled_anew_and_the_old_ones_cancelled(
+    busbridge: Busbridge,
+) -> None:
+    """Each is there once, with a new number."""
+    numbers = schedule(busbridge, "anew", 3)
+    said = busbridge.done("schedule", "move", "anew", *RED, "--to", LATER, "--yes")
+    assert [each["was"] for each in said.rows] == [numbers[0], numbers[2]]
+    due = {each: day[:10] for each, day in times(busbridge, "anew").items()}
+    assert due == {"order 0": LATER[:10], "order 1": FAR[:10], "order 2": LATER[:10]}
+
+
+@pytest.mark.usefixtures("as_azure")
 def test_what_detects_duplicates_keeps_the_old_one_unless_there_is_a_new_id(
     busbridge: Busbridge,
 ) -> None:
@@ -189,6 +234,35 @@ async def test_of_a_message_that_was_due_meanwhile_the_new_one_is_withdrawn(
         assert await cancel(management, new, due_ms) is Cancelled.NOT_SCHEDULED
 
 
+async def test_of_a_message_that_was_due_nothing_is_scheduled_in_its_place(bridge: Bridge) -> None:
+    """The bridge answers that it is not found, of all messages of the request; and of a repeat."""
+    text = bridge.connection_string
+    async with RemoteNamespace(RemoteAddress.of(text), credential_in(text)) as namespace:
+        management = await namespace.management("own")
+        message, due_ms = RemoteMessage.of(data=b"order"), now_ms() + 3_600_000
+        (soon,) = await management.schedule([scheduled(message, now_ms() + 500)])
+        (old,) = await management.schedule([scheduled(message, due_ms)])
+
+        async def states() -> dict[int | None, str]:
+            return {each.sequence_number: each.state for each in await management.peek(1, 10)}
+
+        async def is_enqueued() -> bool:
+            return "active" in (await states()).values()
+
+        await until(is_enqueued)
+        before = await states()
+        later = scheduled(message, due_ms + 1_000)
+        with pytest.raises(RemoteNotFound):
+            await management.move_scheduled([old, soon], [later, later])
+        assert await states() == before
+        (new,) = await management.move_scheduled([old], [later])
+        moved = await states()
+        assert (moved.pop(new), old in moved, len(moved)) == ("scheduled", False, 1)
+        with pytest.raises(NotInPlace):
+            await move_in_place(management, old, due_ms, later)
+        assert await states() == {**moved, new: "scheduled"}
+
+
 def test_an_interrupt_leaves_no_message_twice_and_the_last_line_goes_on(
     busbridge: Busbridge,
 ) -> None:
@@ -226,8 +300,8 @@ def test_an_interrupted_move_goes_on_within_its_limit(busbridge: Busbridge) -> N
     assert due == {LATER[:10]: limit, FAR[:10]: count - limit}
 
 
-def test_killed_it_has_lost_none_and_one_at_most_is_there_twice(busbridge: Busbridge) -> None:
-    """As its help says; the same command goes on."""
+def test_killed_it_leaves_each_message_once(busbridge: Busbridge) -> None:
+    """The same command goes on."""
     count = 60
     schedule(busbridge, "killed", count)
     words = ("schedule", "move", "killed", "--to", LATER, "--yes")
@@ -238,4 +312,4 @@ def test_killed_it_has_lost_none_and_one_at_most_is_there_twice(busbridge: Busbr
     process.communicate()
     rows = found(busbridge, "killed")
     assert {each["body"] for each in rows} == {f"order {at}" for at in range(count)}
-    assert len(rows) <= count + 1
+    assert len(rows) == count

@@ -139,6 +139,14 @@ class MemoryNamespace:
         """Forget scheduled messages."""
         self._queue(path).cancel(numbers)
 
+    async def move_scheduled(
+        self, path: EntityPath, numbers: Sequence[int], batch: Sequence[Outgoing]
+    ) -> list[int]:
+        """Store messages in place of scheduled ones."""
+        queue = self._queue(path)
+        queue.cancel(numbers)
+        return [queue.schedule(each) for each in batch]
+
     def check_known(self, feature: str) -> None:
         """There are no other bridges."""
 

@@ -14,6 +14,7 @@ import pytest
 
 from bridge.gateway.nodes.own_operations import LOCKED_MAX
 from bridge.machine.amqp10.limits import Limits
+from bridge.machine.inbox.scheduled_moves import MOVED_MAX
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import AuthorizationRule, Queue, Right
 from bridge.model.errors import OperationTimeout
@@ -229,6 +230,12 @@ OWN_CASES: list[tuple[str, str, object]] = [
     ("lock-messages", "sequence-numbers", [True]),
     ("lock-messages", "sequence-numbers", Array("ulong", (2**63,))),
     ("lock-messages", "sequence-numbers", Array("long", tuple(range(LOCKED_MAX + 1)))),
+    ("move-scheduled-messages", "messages", "7"),
+    ("move-scheduled-messages", "messages", [{"message": b"", "sequence-number": 1}]),
+    ("move-scheduled-messages", "messages", [{"sequence-number": 1}]),
+    ("move-scheduled-messages", "messages", [{"message": b"", "sequence-number": "1"}]),
+    ("move-scheduled-messages", "messages", [b"message"]),
+    ("move-scheduled-messages", "messages", [{}] * (MOVED_MAX + 1)),
     ("release-messages", "lock-tokens", "7"),
     ("release-messages", "lock-tokens", [7]),
     ("release-messages", "tokens", []),

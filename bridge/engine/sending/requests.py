@@ -1,4 +1,4 @@
-"""Send, schedule and cancel: checked here, then handed to the entity's sequencer."""
+"""Send, schedule, move and cancel: checked here, then handed to the entity's sequencer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def new_identity() -> bytes:
 
 
 class Sending:
-    """The verbs send, schedule and cancel.
+    """The verbs send, schedule, move and cancel.
 
     Attributes:
         tier: the namespace's tier.
@@ -206,6 +206,24 @@ class Sending:
             return
         await self._ask(entity, envelope.encode_cancel(new_identity(), numbers))
         self._counters.cancelled += len(numbers)
+
+    async def move(
+        self, entity: model.SendEntity, numbers: Sequence[int], batch: Sequence[Outgoing]
+    ) -> list[int]:
+        """Have messages take the places of scheduled ones, all or none; return their numbers.
+
+        Args:
+            numbers: of the scheduled messages, one for each of the batch.
+        """
+        _check_status(entity)
+        items = [self._checked(entity, outgoing) for outgoing in batch]
+        if not items:
+            return []
+        body = envelope.encode_move(new_identity(), numbers, items)
+        self._check_size(entity, len(body))
+        moved = await self._ask(entity, body)
+        self._counters.moved += len(batch)
+        return list(moved)
 
     async def drain(self, front: str) -> None:
         """Wait until the leader has handled all messages in a queue's or topic's inbox.

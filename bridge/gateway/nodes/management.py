@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,6 @@ from bridge.engine.clock import now_ms
 from bridge.gateway.client import texts
 from bridge.gateway.links.messages import peeked_entry, received_entry
 from bridge.gateway.links.outcomes import changes
-from bridge.gateway.links.sending import outgoing
 from bridge.gateway.nodes import rules, session_operations
 from bridge.gateway.nodes.node_operation import (
     ITEMS_MAX,
@@ -34,11 +33,11 @@ from bridge.gateway.nodes.node_operation import (
     items_of,
     numbers_of,
     release_all,
+    scheduled_in,
     text_of,
     tokens_of,
 )
 from bridge.gateway.nodes.own_operations import OWN_OPERATIONS
-from bridge.message.envelopes import Outgoing
 from bridge.model.duration import instant_text
 from bridge.model.entity import Right, Subscription, Topic
 from bridge.model.errors import (
@@ -52,7 +51,6 @@ from bridge.model.errors import (
 from bridge.model.name import EntityPath, SubQueue
 from bridge.wire.amqp10.types import Array, Int, Symbol
 from bridge.wire.mapping.common_values import Form
-from bridge.wire.mapping.fields import MappingError
 
 if TYPE_CHECKING:
     from bridge.gateway.nodes.request_links import LinkRequest, RequestLink
@@ -77,22 +75,8 @@ async def _renew_lock(namespace: NamespaceVerbs, path: EntityPath, body: Body) -
     return {"expirations": Array("timestamp", tuple(ends_ms))}
 
 
-def _scheduled(entries: Sequence[Any]) -> Iterator[Outgoing]:
-    for entry in entries:
-        raw = entry.get("message") if isinstance(entry, dict) else None
-        if not isinstance(raw, bytes):
-            raise ArgumentError("'message' must be a binary: an encoded message.")
-        try:
-            item = outgoing(raw)
-        except MappingError as error:
-            raise ArgumentError(f"'message' is no AMQP message: {error}.") from error
-        if item.scheduled_ms is None:
-            raise ArgumentError("The message has no annotation x-opt-scheduled-enqueue-time.")
-        yield item
-
-
 async def _schedule_message(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
-    batch = await in_slices(_scheduled(items_of(body, "messages")))
+    batch = await in_slices(scheduled_in(items_of(body, "messages")))
     numbers = await namespace.schedule(path, batch)
     return {"sequence-numbers": Array("long", tuple(numbers))}
 

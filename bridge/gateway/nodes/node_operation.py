@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from bridge.engine.api import Complete, NamespaceVerbs, Received, Release
 from bridge.gateway.client.client import Client
+from bridge.gateway.links.sending import outgoing
+from bridge.message.envelopes import Outgoing
 from bridge.model.entity import Right
 from bridge.model.errors import ArgumentError, ArgumentOutOfRange, ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire.amqp10.types import Array
+from bridge.wire.mapping.fields import MappingError
 
 ITEMS_MAX = 5_000
 """Messages of one request, however they are named: more than any SDK asks for at a time."""
@@ -84,6 +87,31 @@ def numbers_of(body: Body) -> Sequence[int]:
     if not all(map(is_long, items)):
         raise ArgumentError("'sequence-numbers' must be an array of long.")
     return [int(item) for item in items]
+
+
+def numbers_in(entries: Sequence[Any], name: str) -> list[int]:
+    """Return the sequence number of each entry, a map; `name` is its key. None may come twice."""
+    numbers = [each.get(name) if isinstance(each, dict) else None for each in entries]
+    if not all(map(is_long, numbers)):
+        raise ArgumentError(f"'{name}' must be a long.")
+    if len(set(numbers)) < len(numbers):
+        raise ArgumentError(f"The request names a '{name}' twice.")
+    return [int(each) for each in numbers]
+
+
+def scheduled_in(entries: Sequence[Any]) -> Iterator[Outgoing]:
+    """Yield the scheduled message of each entry, a map with an encoded `message`."""
+    for entry in entries:
+        raw = entry.get("message") if isinstance(entry, dict) else None
+        if not isinstance(raw, bytes):
+            raise ArgumentError("'message' must be a binary: an encoded message.")
+        try:
+            item = outgoing(raw)
+        except MappingError as error:
+            raise ArgumentError(f"'message' is no AMQP message: {error}.") from error
+        if item.scheduled_ms is None:
+            raise ArgumentError("The message has no annotation x-opt-scheduled-enqueue-time.")
+        yield item
 
 
 def is_long(value: Any) -> bool:

@@ -13,14 +13,19 @@ from bridge.gateway.nodes import session_operations
 from bridge.gateway.nodes.node_operation import (
     Body,
     NodeOperation,
+    items_of,
+    numbers_in,
     numbers_of,
     release_all,
+    scheduled_in,
     tokens_of,
 )
+from bridge.machine.inbox.scheduled_moves import MOVED_MAX
 from bridge.model.availability import check_run
 from bridge.model.entity import Right
 from bridge.model.errors import ArgumentOutOfRange, NotAllowed, ServiceBusError
 from bridge.model.name import EntityPath, SubQueue
+from bridge.wire import own_operations
 from bridge.wire.amqp10.types import Array
 from bridge.wire.mapping.common_values import Form
 
@@ -67,6 +72,20 @@ async def _release_messages(namespace: NamespaceVerbs, path: EntityPath, body: B
     return {}
 
 
+async def _move_scheduled_messages(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
+    """Have messages take the places of scheduled ones, all or none."""
+    entries = items_of(body, "messages")
+    if len(entries) > MOVED_MAX:
+        raise ArgumentOutOfRange(
+            f"'messages' holds {len(entries)} elements; one request moves {MOVED_MAX} messages at "
+            "most."
+        )
+    numbers = numbers_in(entries, "sequence-number")
+    batch = await in_slices(scheduled_in(entries))
+    moved = await namespace.move_scheduled(path, numbers, batch)
+    return {"sequence-numbers": Array("long", tuple(moved))}
+
+
 async def _hold(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
     await namespace.administration.hold(_whole(path), check_run(body.get("run")))
     return {}
@@ -85,9 +104,10 @@ def _whole(path: EntityPath) -> str:
 
 
 OWN_OPERATIONS: Final[dict[str, NodeOperation]] = {
-    "com.busbridge:hold": NodeOperation(Right.MANAGE, _hold),
-    "com.busbridge:release": NodeOperation(Right.MANAGE, _release),
-    "com.busbridge:lock-messages": NodeOperation(Right.LISTEN, _lock_messages, shows_messages=True),
-    "com.busbridge:release-messages": NodeOperation(Right.LISTEN, _release_messages),
+    own_operations.HOLD: NodeOperation(Right.MANAGE, _hold),
+    own_operations.RELEASE: NodeOperation(Right.MANAGE, _release),
+    own_operations.LOCK_MESSAGES: NodeOperation(Right.LISTEN, _lock_messages, shows_messages=True),
+    own_operations.RELEASE_MESSAGES: NodeOperation(Right.LISTEN, _release_messages),
+    own_operations.MOVE_SCHEDULED_MESSAGES: NodeOperation(Right.SEND, _move_scheduled_messages),
 }
 """Operation -> right and function."""

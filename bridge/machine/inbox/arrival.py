@@ -123,7 +123,21 @@ class TokenArrival:
     term: bytes
 
 
-Command = SendCommand | Cancel | Used | ExpiredUnnumbered | RefusedItem | TokenArrival
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A command: have these messages take the places of scheduled ones, all or none.
+
+    Attributes:
+        numbers: of the scheduled messages, one for each item.
+    """
+
+    identity: bytes
+    numbers: Sequence[int]
+    items: Sequence[Item]
+    reply_to: ReplyTo | None = None
+
+
+Command = SendCommand | Cancel | Move | Used | ExpiredUnnumbered | RefusedItem | TokenArrival
 
 
 def read(
@@ -146,7 +160,7 @@ def read(
     """
     try:
         command = _read(properties, body, detects_duplicates, comes_again)
-        if folds_keys and isinstance(command, SendCommand):
+        if folds_keys and isinstance(command, SendCommand | Move):
             for item in command.items:
                 fold_key(item)
         elif folds_keys and isinstance(command, ExpiredUnnumbered | RefusedItem):
@@ -202,13 +216,16 @@ def _read_envelope(properties: bytes, body: bytes, reply_to: ReplyTo | None) -> 
     try:
         read = envelope.decode(body)
         # Whoever waits for all numbers gets them all, or none.
-        is_whole = len(read.items) == 1 or reply_to is not None
+        is_all = reply_to is not None or read.operation is Operation.MOVE
+        is_whole = len(read.items) == 1 or is_all
         refused = make_ready(read.items, is_whole=is_whole)
     except MalformedEnvelope as error:
         description = f"The envelope cannot be read: {error}"
         return refuse(properties, body, MALFORMED_ENVELOPE, description)
     if read.operation is Operation.CANCEL:
         return Cancel(read.identity, read.numbers, reply_to)
+    if read.operation is Operation.MOVE:
+        return Move(read.identity, read.numbers, read.items, reply_to)
     if read.operation is Operation.USED:
         return Used(read.identity[:SHORT_ID_BYTES], read.used, reply_to)
     return SendCommand(read.identity, read.items, reply_to, refused=refused)

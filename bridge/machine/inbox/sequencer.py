@@ -10,6 +10,7 @@ the entity's journal, in the same publish that stores the message:
     expired_unnumbered       dead-letter queue, BCC journal, moved; or the journal alone
     a message of a topic     see `machine.inbox.fanout`
     a cancel                 the journal alone
+    a move                   see `machine.inbox.scheduled_moves`
     numbers passed over      the journal, BCC moved
 
 So the journal holds every number in order, and an entry for every gap between two of them; and a
@@ -34,8 +35,8 @@ from bridge.machine.inbox.arrival import (
     Cancel,
     Command,
     ExpiredUnnumbered,
+    Move,
     RefusedItem,
-    ReplyTo,
     SendCommand,
     TokenArrival,
     Used,
@@ -48,11 +49,11 @@ from bridge.machine.inbox.numbers import Numbers
 from bridge.machine.inbox.pending import identity_hash
 from bridge.machine.inbox.publication import Publication
 from bridge.machine.inbox.publications import Publications, waiting_of
+from bridge.machine.inbox.scheduled_moves import not_scheduled, parts_of
 from bridge.machine.inbox.sequencer_memory import Memory
 from bridge.machine.inbox.wheel import BucketKey, place
 from bridge.machine.usage.idleness import is_temporary, key_of
 from bridge.model.entity import SendEntity, Tier
-from bridge.model.errors import MessageNotFound
 from bridge.model.tiers import message_size_max_bytes
 from bridge.wire import journal, reply, stamp
 from bridge.wire.envelope import DIGEST_BYTES, ITEM_IDENTITY_BYTES, Item, item_identity
@@ -164,6 +165,8 @@ class Sequencer:
                 return self._send(command, now_ms)
             case Cancel():
                 return self._cancel(command)
+            case Move():
+                return self._move(command, now_ms)
             case Used():
                 return self._used(command, now_ms)
             case ExpiredUnnumbered():
@@ -362,10 +365,9 @@ class Sequencer:
     def _cancel(self, command: Cancel) -> Applied:
         pending = self.memory.pending
         answer = None
+        if (missing := self._missing(command)) is not None:
+            return not_scheduled(self.entity.path, missing, command.reply_to)
         if command.identity not in self.memory.cancelled:
-            missing = next((each for each in command.numbers if each not in pending), None)
-            if missing is not None:
-                return Applied((), self._refusal(command.reply_to, missing))
             for number in command.numbers:
                 pending.remove(number)
         if command.reply_to is not None:
@@ -375,11 +377,17 @@ class Sequencer:
         entry = self.journal.entry(properties, journal.encode_cancel(command.numbers))
         return Applied((entry,), answer)
 
-    def _refusal(self, reply_to: ReplyTo | None, number: int) -> SenderAnswer | None:
-        if reply_to is None:
+    def _missing(self, command: Cancel | Move) -> int | None:
+        """Return a number that is not scheduled; `None`: all are, or an earlier term has begun."""
+        if command.identity in self.memory.cancelled:
             return None
-        description = (
-            f"The scheduled message with SequenceNumber = {number} does not exist in "
-            f"'{self.entity.path}', or is no longer scheduled."
-        )
-        return SenderAnswer(reply_to, reply.encode_refused(MessageNotFound.condition, description))
+        pending = self.memory.pending
+        return next((each for each in command.numbers if each not in pending), None)
+
+    def _move(self, command: Move, now_ms: int) -> Applied:
+        if (missing := self._missing(command)) is not None:
+            return not_scheduled(self.entity.path, missing, command.reply_to)
+        cancel, send = parts_of(command)
+        sent = self._send(send, now_ms)  # first: if it fails, nothing is cancelled
+        cancelled = self._cancel(cancel)
+        return sent._replace(publications=[*cancelled.publications, *sent.publications])

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 
 from bridge.machine.inbox import large_envelope
 from bridge.machine.inbox.applied import Unplaced
-from bridge.machine.inbox.arrival import Cancel, SendCommand, read
+from bridge.machine.inbox.arrival import Cancel, Move, SendCommand, read
 from bridge.machine.inbox.journal_entries import commit_marker, is_snapshot, marker
 from bridge.machine.inbox.large_envelope import LargeEnvelope
 from bridge.machine.inbox.publication import Publication
@@ -263,7 +263,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
         if self.large is not None and not self.large.is_checked:
             self.large.check()
         command = read(*arrived) if self.large is None else self.large.part()
-        assert isinstance(command, SendCommand | Cancel)
+        assert isinstance(command, SendCommand | Cancel | Move)
         outcome = self.sequencer.apply(command, self.now_ms)
         for each in outcome.publications:
             if headers.WAITING in _table(each.properties):
