@@ -140,7 +140,7 @@ class RemoteManagement:
         body: Body = {"messages": entries}
         is_question = not entries
         found = await self._ask(own_operations.MOVE_SCHEDULED_MESSAGES, body, is_read=is_question)
-        return _integers(found, "sequence-numbers")
+        return list(_integers(found, "sequence-numbers"))
 
     async def receive_deferred(
         self,

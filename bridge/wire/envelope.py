@@ -123,8 +123,8 @@ class Item:
 
 @dataclass(slots=True)
 class Envelope:
-    """A decoded envelope: `items` for send, schedule and move, `numbers` for cancel and move, `used` for
-    used."""
+    """A decoded envelope: `items` for send, schedule, move, `numbers` for cancel and move, `used`
+    for used."""
 
     operation: Operation
     identity: bytes

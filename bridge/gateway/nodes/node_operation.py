@@ -92,11 +92,12 @@ def numbers_of(body: Body) -> Sequence[int]:
 def numbers_in(entries: Sequence[Any], name: str) -> list[int]:
     """Return the sequence number of each entry, a map; `name` is its key. None may come twice."""
     numbers = [each.get(name) if isinstance(each, dict) else None for each in entries]
-    if not all(map(is_long, numbers)):
+    found = [int(each) for each in numbers if each is not None and is_long(each)]
+    if len(found) < len(numbers):
         raise ArgumentError(f"'{name}' must be a long.")
-    if len(set(numbers)) < len(numbers):
+    if len(set(found)) < len(found):
         raise ArgumentError(f"The request names a '{name}' twice.")
-    return [int(each) for each in numbers]
+    return found
 
 
 def scheduled_in(entries: Sequence[Any]) -> Iterator[Outgoing]:
