@@ -40,8 +40,8 @@ def register(verbs: Commands) -> None:
         verbs,
         "move",
         "have scheduled messages enqueued at another time, each with a new number. A busbridge "
-        "does it in one step; elsewhere each is scheduled anew, and then the old one is cancelled; of "
-        "one that was due meanwhile the new one is withdrawn",
+        "does it in one step; elsewhere each is scheduled anew, and then the old one is cancelled, "
+        "or, if it was due meanwhile, the new one is withdrawn",
         run=run,
         right="Listen on the entity and Send on the entity",
         examples=(

@@ -81,7 +81,7 @@ class Moving:
                     self.answered = end
 
     async def due_ms_by_body(self) -> dict[str, int]:
-        """Return when each message is due, behind all that was asked before; none is there twice."""
+        """Return when each message is due, behind all asked before; none is there twice."""
         fence = RemoteMessage.of(data=b"fence")
         async with self._namespace() as namespace:
             management = await namespace.management(QUEUE)
