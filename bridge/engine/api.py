@@ -201,11 +201,18 @@ class NamespaceVerbs(Protocol):
         and `done` is not called.
         """
 
-    async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
+    async def schedule(
+        self, path: EntityPath, batch: Sequence[Outgoing], moved: Sequence[int] | None = None
+    ) -> list[int]:
         """Store messages for later (each has `scheduled_ms`); returns their sequence numbers.
+
+        Args:
+            moved: scheduled messages whose places they take, all or none: one for each, none twice.
 
         Raises:
             ServiceBusError: as for `begin_sending`.
+            MessageNotFound: one of `moved` is not the number of a scheduled message.
+            NotImplementedHere: with `moved`: a bridge of the namespace does not know how.
         """
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
@@ -213,24 +220,6 @@ class NamespaceVerbs(Protocol):
 
         Raises:
             MessageNotFound: one of the numbers is not that of a scheduled message.
-        """
-
-    async def move_scheduled(
-        self, path: EntityPath, numbers: Sequence[int], batch: Sequence[Outgoing]
-    ) -> list[int]:
-        """Have messages (each has `scheduled_ms`) take the places of scheduled ones, all or none.
-
-        Args:
-            numbers: of the scheduled messages, one for each of the batch, none twice; none at all:
-                ask whether it can be done.
-
-        Returns:
-            The sequence numbers of the messages.
-
-        Raises:
-            MessageNotFound: one of the numbers is not that of a scheduled message.
-            NotImplementedHere: a bridge of the namespace does not know the operation.
-            ServiceBusError: as for `schedule`.
         """
 
     def check_known(self, feature: str) -> None:

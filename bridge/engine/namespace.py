@@ -445,24 +445,21 @@ class RabbitNamespace:
     ) -> None:
         await self._sending.begin_each(partial(self.directory.send_entity, path), each, done)
 
-    async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
+    async def schedule(
+        self, path: EntityPath, batch: Sequence[Outgoing], moved: Sequence[int] | None = None
+    ) -> list[int]:
         entity = self.directory.send_entity(path)
+        if moved is not None and not self.membership.knows(MOVE_SCHEDULED_MESSAGES):
+            raise NotImplementedHere(texts.UNKNOWN_FEATURE.format(feature=MOVE_SCHEDULED_MESSAGES))
         self._usage.note_access(path)
+        if moved is not None:
+            return await self._sending.move(entity, moved, batch)
         return await self._sending.schedule(entity, batch)
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
         entity = self.directory.send_entity(path)
         self._usage.note_access(path)
         await self._sending.cancel(entity, numbers)
-
-    async def move_scheduled(
-        self, path: EntityPath, numbers: Sequence[int], batch: Sequence[Outgoing]
-    ) -> list[int]:
-        entity = self.directory.send_entity(path)
-        if not self.membership.knows(MOVE_SCHEDULED_MESSAGES):
-            raise NotImplementedHere(texts.UNKNOWN_FEATURE.format(feature=MOVE_SCHEDULED_MESSAGES))
-        self._usage.note_access(path)
-        return await self._sending.move(entity, numbers, batch)
 
     def note_full(self, entity: str) -> None:
         """Refuse sends to an entity at all bridges: its queue has refused a sequencer's publish."""

@@ -124,9 +124,12 @@ class MemoryNamespace:
                 if not number % TURN_MESSAGES:
                     await asyncio.sleep(0)
 
-    async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
+    async def schedule(
+        self, path: EntityPath, batch: Sequence[Outgoing], moved: Sequence[int] | None = None
+    ) -> list[int]:
         """Store messages for later."""
         queue = self._queue(path)
+        queue.cancel(moved or ())
         numbers = []
         async with self._storing:
             for number, item in enumerate(batch, 1):
@@ -138,14 +141,6 @@ class MemoryNamespace:
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
         """Forget scheduled messages."""
         self._queue(path).cancel(numbers)
-
-    async def move_scheduled(
-        self, path: EntityPath, numbers: Sequence[int], batch: Sequence[Outgoing]
-    ) -> list[int]:
-        """Store messages in place of scheduled ones."""
-        queue = self._queue(path)
-        queue.cancel(numbers)
-        return [queue.schedule(each) for each in batch]
 
     def check_known(self, feature: str) -> None:
         """There are no other bridges."""

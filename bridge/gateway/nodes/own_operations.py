@@ -82,7 +82,7 @@ async def _move_scheduled_messages(namespace: NamespaceVerbs, path: EntityPath, 
         )
     numbers = numbers_in(entries, "sequence-number")
     batch = await in_slices(scheduled_in(entries))
-    moved = await namespace.move_scheduled(path, numbers, batch)
+    moved = await namespace.schedule(path, batch, numbers)
     return {"sequence-numbers": Array("long", tuple(moved))}
 
 
