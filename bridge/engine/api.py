@@ -206,13 +206,11 @@ class NamespaceVerbs(Protocol):
     ) -> list[int]:
         """Store messages for later (each has `scheduled_ms`); returns their sequence numbers.
 
-        Args:
-            moved: scheduled messages whose places they take, all or none: one for each, none twice.
+        `moved` names a scheduled message for each, whose place it takes, all or none; none twice.
 
         Raises:
-            ServiceBusError: as for `begin_sending`.
-            MessageNotFound: one of `moved` is not the number of a scheduled message.
-            NotImplementedHere: with `moved`: a bridge of the namespace does not know how.
+            ServiceBusError: as for `begin_sending`; with `moved` also MessageNotFound, if one is not
+                scheduled, and NotImplementedHere, if a bridge of the namespace does not know how.
         """
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:

@@ -40,10 +40,12 @@ class Slow(MemoryNamespace):
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def schedule(self, path: EntityPath, batch: Sequence[Outgoing]) -> list[int]:
+    async def schedule(
+        self, path: EntityPath, batch: Sequence[Outgoing], moved: Sequence[int] | None = None
+    ) -> list[int]:
         """Store messages for later, when the gate is open."""
         await self.gate.wait()
-        return await super().schedule(path, batch)
+        return await super().schedule(path, batch, moved)
 
 
 def request(message_id: Any, body: bytes = b"x", reply_to: str = "client-3") -> bytes:
