@@ -209,8 +209,8 @@ class NamespaceVerbs(Protocol):
         `moved` names a scheduled message for each, whose place it takes, all or none; none twice.
 
         Raises:
-            ServiceBusError: as for `begin_sending`; with `moved` also MessageNotFound, if one is not
-                scheduled, and NotImplementedHere, if a bridge of the namespace does not know how.
+            ServiceBusError: as for `begin_sending`; with `moved` also MessageNotFound, if one is
+                not scheduled, and NotImplementedHere, if a bridge does not know how.
         """
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
