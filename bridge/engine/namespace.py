@@ -453,7 +453,7 @@ class RabbitNamespace:
             raise NotImplementedHere(texts.UNKNOWN_FEATURE.format(feature=MOVE_SCHEDULED_MESSAGES))
         self._usage.note_access(path)
         if moved is not None:
-            return await self._sending.move(entity, moved, batch)
+            return await self._sending.reschedule(entity, moved, batch)
         return await self._sending.schedule(entity, batch)
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:

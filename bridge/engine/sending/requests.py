@@ -207,7 +207,7 @@ class Sending:
         await self._ask(entity, envelope.encode_cancel(new_identity(), numbers))
         self._counters.cancelled += len(numbers)
 
-    async def move(
+    async def reschedule(
         self, entity: model.SendEntity, numbers: Sequence[int], batch: Sequence[Outgoing]
     ) -> list[int]:
         """Have messages take the places of scheduled ones, all or none; return their numbers.
