@@ -259,7 +259,7 @@ def _send_on(stage: Stage, words: Words, said: Said) -> Words:
 def _undo_on(stage: Stage, words: Words, said: Said) -> Words:
     """Nobody else has received what is doubtful: it is sent, too, when the command offers that."""
     assert stage.told
-    return (*words, "--doubtful") if "give --doubtful" in said.err else words
+    return (*words, "--doubtful") if "--doubtful sends them" in said.err else words
 
 
 def _move_on(stage: Stage, words: Words, said: Said) -> Words:
