@@ -49,7 +49,7 @@ class TransactedOperation:
         content: what is to be carried out; opaque here.
         outcome: the outcome that the client is told when the operation has become part of the
             transaction.
-        message_count: the messages that are sent or scheduled.
+        message_count: the messages that are sent or scheduled, as far as they are counted.
         size_bytes: the size in the commit, as far as it is known.
         found: what was found out when it became part of the transaction, such as the number of the
             locked message, or the numbers of scheduled ones; opaque here.

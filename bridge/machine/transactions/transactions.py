@@ -16,7 +16,7 @@ asked for ends by its answer alone.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Final
+from typing import Any
 
 from bridge.machine.transactions import refusals
 from bridge.machine.transactions.cross_entity import CrossEntitySessions
@@ -30,26 +30,18 @@ from bridge.machine.transactions.effects import (
     TransactionEffect,
     Unpin,
 )
+from bridge.machine.transactions.limits import (
+    HELD_BYTES_MAX,
+    MESSAGES_MAX,
+    OPEN_MAX,
+    OPERATION_BYTES,
+    TIMEOUT_MS,
+)
 from bridge.machine.transactions.operations import PINNING, TransactedOperation, TransactedVerb
 from bridge.machine.transactions.transaction import Transaction
 from bridge.model.entity import Tier
 from bridge.model.errors import ServiceBusError
 from bridge.wire.amqp10.performatives import Accepted, Declared, TransactionalState
-
-TIMEOUT_MS: Final = 120_000
-"""The longest time from the first operation to the discharge (Azure, transactions)."""
-
-MESSAGES_MAX: Final = 100
-"""Messages that are sent in one transaction at most, each of a batch counted (Azure, quotas)."""
-
-OPEN_MAX: Final = 1_000
-"""Transactions of one connection that are not discharged."""
-
-HELD_BYTES_MAX: Final = 67_108_864
-"""Bytes of all operations of one connection that wait for their discharge."""
-
-OPERATION_BYTES: Final = 256
-"""What an operation takes beside its content, in memory and in the commit."""
 
 
 class Transactions:
@@ -204,32 +196,42 @@ class Transactions:
         if transaction.entity and transaction.entity != via:
             return refusals.several_entities()
         transaction.entity = via
-        if transaction.message_count + operation.message_count > self._messages_max:
-            return refusals.too_many_messages(self._messages_max)
-        return self._refusal_of_size(transaction, operation.size_bytes + OPERATION_BYTES)
+        return self._refusal_of_more(
+            transaction, operation.message_count, operation.size_bytes + OPERATION_BYTES
+        )
 
-    def _refusal_of_size(self, transaction: Transaction, more_bytes: int) -> ServiceBusError | None:
+    def _refusal_of_more(
+        self, transaction: Transaction, more_messages: int, more_bytes: int
+    ) -> ServiceBusError | None:
+        if more_messages > 0 and transaction.message_count + more_messages > self._messages_max:
+            return refusals.too_many_messages(self._messages_max)
         size_bytes = transaction.size_bytes + more_bytes
-        if size_bytes > self._bytes_max:
+        if more_bytes > 0 and size_bytes > self._bytes_max:
             return refusals.too_large(size_bytes, self._bytes_max)
-        if self._held_bytes + more_bytes > self._held_bytes_max:
+        if more_bytes > 0 and self._held_bytes + more_bytes > self._held_bytes_max:
             return refusals.too_much_held(self._held_bytes_max)
         return None
 
     def enlisted(
-        self, operation: TransactedOperation, found: Any = None, size_bytes: int | None = None
+        self,
+        operation: TransactedOperation,
+        found: Any = None,
+        size_bytes: int | None = None,
+        message_count: int | None = None,
     ) -> None:
         """Note that an operation was checked, and has pinned what it needs.
 
         Args:
             found: see `TransactedOperation`.
             size_bytes: its size in the commit, if that is known only now.
+            message_count: its messages, if they were counted only now, as those of a large batch.
         """
         transaction = _settle_check(operation)
         operation.found = found
-        refused = refusals.ended() if transaction.is_over else None
-        if refused is None and size_bytes is not None:
-            refused = self._resize(transaction, operation, size_bytes)
+        if transaction.is_over:
+            refused: ServiceBusError | None = refusals.ended()
+        else:
+            refused = self._measure(transaction, operation, size_bytes, message_count)
         if refused is not None:
             if operation.verb in PINNING:
                 self.due.append(Unpin(operation))
@@ -245,15 +247,22 @@ class Transactions:
         """Note that an operation was refused when it was checked: it has pinned nothing."""
         self._refuse_checked(_settle_check(operation), operation, error)
 
-    def _resize(
-        self, transaction: Transaction, operation: TransactedOperation, size_bytes: int
+    def _measure(
+        self,
+        transaction: Transaction,
+        operation: TransactedOperation,
+        size_bytes: int | None,
+        message_count: int | None,
     ) -> ServiceBusError | None:
-        """Take over the size of an operation; return why it is too large."""
-        more_bytes = size_bytes - operation.size_bytes
-        refused = self._refusal_of_size(transaction, more_bytes) if more_bytes > 0 else None
+        """Take over the size of an operation and its messages; return why that is too much."""
+        more_bytes = 0 if size_bytes is None else size_bytes - operation.size_bytes
+        more_messages = 0 if message_count is None else message_count - operation.message_count
+        refused = self._refusal_of_more(transaction, more_messages, more_bytes)
         if refused is None:
-            operation.size_bytes = size_bytes
+            operation.size_bytes += more_bytes
+            operation.message_count += more_messages
             transaction.size_bytes += more_bytes
+            transaction.message_count += more_messages
             self._held_bytes += more_bytes
         return refused
 

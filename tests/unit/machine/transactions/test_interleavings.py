@@ -23,12 +23,9 @@ from bridge.machine.transactions.effects import (
     TransactionEffect,
     Unpin,
 )
+from bridge.machine.transactions.limits import OPERATION_BYTES, TIMEOUT_MS
 from bridge.machine.transactions.operations import PINNING, TransactedOperation, TransactedVerb
-from bridge.machine.transactions.transactions import (
-    OPERATION_BYTES,
-    TIMEOUT_MS,
-    Transactions,
-)
+from bridge.machine.transactions.transactions import Transactions
 from bridge.model.entity import Tier
 from bridge.model.errors import (
     TransactionUnknown,
@@ -203,7 +200,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.carry_out()
 
     @precondition(lambda self: self.checks)
-    @rule(data=st.data(), end=st.sampled_from(("yes", "yes", "yes", "larger", "no")))
+    @rule(data=st.data(), end=st.sampled_from(("yes", "yes", "yes", "larger", "more", "no")))
     def check(self, data: st.DataObject, end: str) -> None:
         """The engine has checked an operation."""
         self.end_check(data.draw(st.sampled_from(self.checks)), end)
@@ -218,7 +215,8 @@ class TransactionsMachine(RuleBasedStateMachine):
             fate.is_enlisted = True
             fate.is_pinned = asked.verb in PINNING
             larger = asked.size_bytes + 500 if end == "larger" else None
-            self.machine.enlisted(asked, size_bytes=larger)
+            more = asked.message_count + 2 if end == "more" and asked.message_count else None
+            self.machine.enlisted(asked, size_bytes=larger, message_count=more)
         self.carry_out()
 
     @precondition(lambda self: self.commits)

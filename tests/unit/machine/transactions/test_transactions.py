@@ -14,12 +14,9 @@ from bridge.machine.transactions.effects import (
     TransactionEffect,
     Unpin,
 )
+from bridge.machine.transactions.limits import OPERATION_BYTES, TIMEOUT_MS
 from bridge.machine.transactions.operations import TransactedOperation, TransactedVerb
-from bridge.machine.transactions.transactions import (
-    OPERATION_BYTES,
-    TIMEOUT_MS,
-    Transactions,
-)
+from bridge.machine.transactions.transactions import Transactions
 from bridge.model.entity import Tier
 from bridge.model.errors import (
     MessageSizeExceeded,
@@ -306,6 +303,21 @@ def test_a_size_that_is_known_after_the_check_only() -> None:
     assert isinstance(refused, Refuse)
     assert isinstance(refused.error, MessageSizeExceeded)
     assert connection.machine.held_bytes == BYTES_MAX - 2 * OPERATION_BYTES
+
+
+def test_messages_that_are_counted_after_the_check_only() -> None:
+    """A batch that is read in slices is there when it comes: its commit waits, and counts all."""
+    for count, kind in ((99, Answer), (100, Refuse)):
+        connection = Connection().declared()
+        connection.operate(operation("one"))
+        connection.checks = False
+        batch = operation("batch", messages=0)
+        connection.operate(batch)
+        assert connection.discharge() == []
+        connection.machine.enlisted(batch, message_count=count)
+        told, end = connection.effects()
+        assert type(told) is kind
+        assert type(end) is (AskForCommit if kind is Answer else Refuse)
 
 
 def test_what_all_transactions_of_a_connection_hold() -> None:
