@@ -62,10 +62,12 @@ test-long: setup compiled ## What takes whole nodes of RabbitMQ, their alarms, r
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-plain)
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'long and not (kills or soak or sdks)' --durations 10 $(ARGS)
 
-# What is compiled (wire, machine), as plain Python.
+# What is compiled (wire, machine) as plain Python; all examples of the property tests that try a third
+# of them in `make test`.
+PLAIN = tests/unit/machine tests/unit/wire $(wildcard tests/unit/test_*.py) \
+  $(filter-out tests/unit/machine/% tests/unit/wire/%,$(shell grep -rl --include='test_*.py' 'tests\.fixtures\.examples' tests/unit))
 test-plain: setup
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder tests/unit/machine tests/unit/wire \
-	  $(wildcard tests/unit/test_*.py)
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-profile thorough $(PLAIN)
 
 test-kills: setup compiled ## Bridges, sidecars and RabbitMQs that are killed under load; nothing is lost
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'kills and not soak' --timeout 900 --durations 10 $(ARGS)

@@ -33,6 +33,7 @@ from bridge.wire.basic import Properties
 from bridge.wire.record import Record
 from tests.acceptance.wiretap import read_value
 from tests.bench.memory_namespace import MemoryNamespace
+from tests.fixtures.examples import examples
 from tests.soak.fuzz_gateway import KEY, RULE, Sink
 
 ATTACH, FLOW, TRANSFER, DETACH = 0x12, 0x13, 0x14, 0x16
@@ -458,7 +459,7 @@ class Memory(Sink):
     high=st.sampled_from((0, 1_048_576)),
     steps=st.lists(st.one_of(*[STEPS] * 8, ENDS), min_size=10, max_size=60),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_each_drain_is_answered_once_behind_what_was_there(
     window: int, portion: int, high: int, steps: list[tuple[str, int]]
 ) -> None:

@@ -32,6 +32,7 @@ from bridge.wire.record import Record
 from bridge.wire.relay_source import digest_of, read, said_in_front, say
 from bridge.wire.sections import MalformedEntry
 from bridge.wire.snapshot import Snapshot
+from tests.fixtures.examples import examples
 
 SOURCE, OTHER = digest_of("azure/orders"), digest_of("azure/orders/$deadletterqueue")
 QUEUE = Queue(name="orders")
@@ -312,7 +313,7 @@ class Model:
         return {Came.FIRST}
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 6), st.integers(0, 60)), max_size=120),
     st.integers(1, 3),
@@ -563,6 +564,8 @@ class WrongRelaysUnderKills(RelaysUnderKills):
 
 
 TestRelaysUnderKills = RelaysUnderKills.TestCase
-TestRelaysUnderKills.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestRelaysUnderKills.settings = settings(
+    max_examples=examples(150), stateful_step_count=40, deadline=None
+)
 TestWrongRelaysUnderKills = WrongRelaysUnderKills.TestCase
 TestWrongRelaysUnderKills.settings = TestRelaysUnderKills.settings

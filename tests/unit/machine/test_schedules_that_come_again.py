@@ -9,6 +9,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
 from tests.unit.machine.test_sequencer_under_kills import SequencerUnderKills, TopicUnderKills
 
 KILLS = ["kill_bridge", "close_connection", "kill_broker"]
@@ -46,7 +47,7 @@ def run(state: SequencerUnderKills, steps: list[tuple[str, tuple[int, ...]]]) ->
 
 
 @given(st.lists(STEPS, min_size=8, max_size=40))
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=examples(1_500), deadline=None)
 def test_a_schedule_that_comes_again_is_stored_or_active_once(
     steps: list[tuple[str, tuple[int, ...]]],
 ) -> None:
@@ -55,7 +56,7 @@ def test_a_schedule_that_comes_again_is_stored_or_active_once(
 
 
 @given(st.lists(STEPS, min_size=8, max_size=40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_topics_schedule_that_comes_again_is_stored_or_active_once(
     steps: list[tuple[str, tuple[int, ...]]],
 ) -> None:

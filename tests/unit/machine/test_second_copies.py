@@ -20,6 +20,7 @@ from bridge.machine.queue.settled import (
     PAGE_NUMBERS,
     SettledMemory,
 )
+from tests.fixtures.examples import examples
 
 A, B = b"a" * 20, b"b" * 20
 
@@ -496,5 +497,5 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
 
 TestCopiesOfWhatRabbitMQBringsAgain = CopiesOfWhatRabbitMQBringsAgain.TestCase
 TestCopiesOfWhatRabbitMQBringsAgain.settings = settings(
-    max_examples=120, stateful_step_count=50, deadline=None
+    max_examples=examples(120), stateful_step_count=50, deadline=None
 )

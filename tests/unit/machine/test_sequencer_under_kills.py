@@ -51,6 +51,7 @@ from bridge.wire.basic import Properties, Table
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.gaps import OWN, Gap, gaps_in
 from bridge.wire.journal import BucketState
+from tests.fixtures.examples import examples
 
 QUEUE = Queue(name="orders")
 TAKES_NOTHING = (Rule(name="none", filter=FalseFilter()),)
@@ -618,7 +619,11 @@ def test_parts_that_come_again_keep_the_numbers_that_a_snapshot_has() -> None:
 
 
 TestTopicUnderKills = TopicUnderKills.TestCase
-TestTopicUnderKills.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestTopicUnderKills.settings = settings(
+    max_examples=examples(100), stateful_step_count=30, deadline=None
+)
 
 TestSequencerUnderKills = SequencerUnderKills.TestCase
-TestSequencerUnderKills.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestSequencerUnderKills.settings = settings(
+    max_examples=examples(200), stateful_step_count=30, deadline=None
+)

@@ -22,6 +22,7 @@ from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.ages import Ages
 from bridge.machine.sessions.entry import COMING, LEAVING, OUT, READY, SessionEntry
 from bridge.machine.sessions.sessions import Sessions
+from tests.fixtures.examples import examples
 
 DURATION_MS = 5_000
 MAX_DELIVERIES = 3
@@ -460,7 +461,9 @@ class AnyHistory(RuleBasedStateMachine):
         return place.state == READY and not has_expired(place, self.world.now_ms)
 
 
-AnyHistory.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+AnyHistory.TestCase.settings = settings(
+    max_examples=examples(150), stateful_step_count=60, deadline=None
+)
 test_any_history_keeps_order_and_loses_nothing = AnyHistory.TestCase
 
 
@@ -491,7 +494,9 @@ class LeavingHistory(AnyHistory):
         super().teardown()
 
 
-LeavingHistory.TestCase.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+LeavingHistory.TestCase.settings = settings(
+    max_examples=examples(300), stateful_step_count=60, deadline=None
+)
 test_an_owner_that_is_to_end_gives_nothing_more_and_loses_nothing = LeavingHistory.TestCase
 
 

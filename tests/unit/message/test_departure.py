@@ -27,6 +27,7 @@ from bridge.model import entity as model
 from bridge.topology import names
 from bridge.wire import stamp
 from bridge.wire.basic import Properties, text
+from tests.fixtures.examples import examples
 
 NOW_MS = 1_700_000_000_000
 ORDERS = model.Queue(name="orders", max_delivery_count=3)
@@ -260,7 +261,9 @@ class Departures(RuleBasedStateMachine):
 
 
 TestDepartures = Departures.TestCase
-TestDepartures.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestDepartures.settings = settings(
+    max_examples=examples(200), stateful_step_count=40, deadline=None
+)
 
 
 def test_a_refused_message_is_shown_again_before_its_client_is_told() -> None:

@@ -31,6 +31,7 @@ from bridge.relay.machine.effects import (
     Send,
     SendOutcome,
 )
+from tests.fixtures.examples import examples
 
 LOCK_MS = 30_000
 OUTAGE_MS = 60_000
@@ -362,7 +363,7 @@ class World:
         return is_wanted(number) and number % 11 != 5 and not is_refused
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     RULES, st.sets(st.integers(0, COUNT), max_size=3), st.lists(ACTIONS, min_size=20, max_size=80)
 )

@@ -18,6 +18,7 @@ from bridge.topology.plain import compile_plain
 from policies import report, report_table
 from policies.errors import ReadError
 from policies.readers import read
+from tests.fixtures.examples import examples
 
 GOLDEN = Path(__file__).parent / "golden"
 JSON_INPUTS = {
@@ -74,7 +75,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(
     st.sampled_from(sorted(JSON_INPUTS)),
     st.lists(st.tuples(st.integers(0), VALUES | st.just(...)), min_size=1, max_size=4),
@@ -95,7 +96,7 @@ def test_a_wrong_value_anywhere(name: str, changes: list[tuple[int, Any]]) -> No
     take(json.dumps(document))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.sampled_from(sorted(XML_INPUTS)), st.integers(0), TEXTS, st.booleans())
 def test_a_wrong_element_anywhere(name: str, which: int, value: str, is_name: bool) -> None:
     """Another text, or another name."""
@@ -107,7 +108,7 @@ def test_a_wrong_element_anywhere(name: str, which: int, value: str, is_name: bo
     take(text[: match.start(1)] + wrong + text[match.end(1) :])
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     st.sampled_from(sorted(INPUTS)),
     st.integers(0),

@@ -17,6 +17,7 @@ from bridge.topology.resources import Binding, Exchange, Queue, Topology
 from policies import plan, plan_text
 from policies.plan import Plan
 from policies.writers.definitions import document
+from tests.fixtures.examples import examples
 from tests.unit.topology.entities import namespaces
 
 TARGET = Capabilities.of("4.3")
@@ -137,7 +138,7 @@ def test_a_policy_of_equal_priority_is_named_beside_ours() -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(namespaces(), namespaces())
 def test_the_order_of_the_steps_strands_no_message(
     before: model.Namespace, after: model.Namespace

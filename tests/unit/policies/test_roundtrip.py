@@ -12,10 +12,11 @@ from bridge.model import entity as model
 from bridge.topology import definitions
 from policies.readers import read
 from policies.writers import emulator
+from tests.fixtures.examples import examples
 from tests.unit.policies import writing
 from tests.unit.policies.entities import TEXTS, namespaces
 
-SETTINGS = settings(max_examples=60, deadline=None)
+SETTINGS = settings(max_examples=examples(60), deadline=None)
 
 
 def same(namespace: model.Namespace, **changes: Any) -> model.Namespace:

@@ -32,6 +32,7 @@ from bridge.relay.machine.effects import (
 from bridge.relay.machine.expired import KEPT_MS
 from bridge.relay.machine.hand_over import HandOver
 from bridge.relay.machine.hand_over_rules import HandOverRules
+from tests.fixtures.examples import examples
 
 LOCK_MS = 30_000
 OUTAGE_MS = 60_000
@@ -306,7 +307,7 @@ class World:
         raise AssertionError(f"no end: {self.machine!r} available={self.available}")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(RULES, st.sets(st.integers(0, 24), max_size=3), st.lists(ACTIONS, min_size=20, max_size=120))
 def test_every_message_is_accounted_for(
     rules: HandOverRules, poisoned: set[int], actions: list[tuple[str, Any]]

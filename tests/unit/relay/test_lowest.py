@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.relay.machine.lowest import Lowest, partition_of
+from tests.fixtures.examples import examples
 
 LAG_MS = 900_000
 
@@ -59,7 +60,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(ACTIONS, min_size=20, max_size=120))
 def test_nothing_below_what_was_told_comes_again(actions: list[tuple[str, Any]]) -> None:
     """Two processes share a source; what one has sent before it died may come within the lag."""

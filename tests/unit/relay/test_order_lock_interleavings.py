@@ -31,6 +31,7 @@ from bridge.relay.machine.entity_order import EntityOrder
 from bridge.relay.machine.hand_over import HandOver
 from bridge.relay.machine.hand_over_rules import HandOverRules
 from bridge.relay.machine.lease import Lease
+from tests.fixtures.examples import examples
 from tests.unit.relay.test_entity_order import admitted
 
 LOCK_MS = 30_000
@@ -375,7 +376,7 @@ def numbers_but(poisoned: Iterable[int]) -> list[int]:
     return [each for each in range(1, COUNT + 1) if each not in poisoned]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.tuples(*[st.sampled_from((0, 0, 900, 20_000, 40_000))] * 2),
     st.frozensets(st.integers(1, COUNT), max_size=2),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.relay.plan.positions import NoToml, Path, Position, read_toml
+from tests.fixtures.examples import examples
 
 WORDS = st.text("ab-_09", min_size=1, max_size=4)
 NAMES = WORDS | st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=4)
@@ -110,7 +111,7 @@ def leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
     return [(path, value)]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(documents())
 def test_the_place_of_each_value_has_that_value(text: str) -> None:
     """In any form of key, string, array and table that TOML has."""

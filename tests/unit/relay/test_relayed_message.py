@@ -38,6 +38,7 @@ from bridge.wire.mapping.sections import (
     PROPERTIES,
     descriptor,
 )
+from tests.fixtures.examples import examples
 from tests.unit.relay.files import file_of, route
 from tests.unit.wire.amqp10.values import SCALARS, VALUES
 
@@ -123,7 +124,7 @@ def read(message: RemoteMessage) -> RemoteMessage:
     return RemoteMessage.read(message.encode())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     properties=pairs(KEYS | st.sampled_from(OWN)),
     annotations=pairs(
@@ -179,7 +180,7 @@ def test_what_is_not_touched_keeps_its_bytes(
     assert read_pairs(sent.annotations) == kept
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     found=pairs(KEYS.map(Symbol)),
     more=st.lists(st.tuples(encoded(SCALARS["long"]), encoded(VALUES)), min_size=1, max_size=200),
@@ -194,7 +195,7 @@ def test_pairs_that_are_added_leave_those_before_them(
     assert read_pairs(with_pairs(before, MESSAGE_ANNOTATIONS, more)) == found + more
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     ttl_ms=st.integers(0, 2**40),
     age_ms=st.integers(0, 2**40),
@@ -271,7 +272,7 @@ def test_without_a_time_to_live_the_senders_times_stay() -> None:
     assert found.message.properties == source.properties
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     large=st.integers(0, 70_000), limit=st.integers(1_000, 64 * 1024), in_body=st.integers(0, 500)
 )
@@ -443,7 +444,7 @@ PLACES = st.tuples(st.sampled_from(["one", "two", "three"]), st.sampled_from(["s
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sets(st.tuples(PLACES, PLACES), max_size=12), PLACES)
 def test_a_message_comes_to_each_topic_that_routes_lead_to_and_never_round(
     routes: set[tuple[str, str]], published: str

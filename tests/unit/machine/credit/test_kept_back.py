@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from bridge.machine.credit.windows import Windows
+from tests.fixtures.examples import examples
 from tests.unit.machine.credit.rabbitmq import Fetched
 from tests.unit.machine.credit.test_windows import WindowsModel
 
@@ -106,4 +107,4 @@ class KeptBackModel(WindowsModel):
 
 
 TestKeptBack = KeptBackModel.TestCase
-TestKeptBack.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestKeptBack.settings = settings(max_examples=examples(200), stateful_step_count=60, deadline=None)

@@ -1,0 +1,21 @@
+"""Each example of a property test is tried somewhere."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+from tests.fixtures.examples import IN_PARTS, examples
+
+
+@pytest.mark.parametrize(
+    ("profile", "tried"), [(IN_PARTS, 100), ("thorough", 300), ("explore", 300)]
+)
+def test_only_make_test_tries_a_part(profile: str, tried: int) -> None:
+    """The profiles are those of `make test`, of `make test-plain` and of `make explore`."""
+    before = settings.get_current_profile_name()
+    settings.load_profile(profile)
+    try:
+        assert examples(300) == tried
+    finally:
+        settings.load_profile(before)
