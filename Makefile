@@ -62,9 +62,10 @@ test-long: setup compiled ## What takes whole nodes of RabbitMQ, their alarms, r
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-plain)
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'long and not (kills or soak or sdks)' --durations 10 $(ARGS)
 
-# What is compiled (wire, machine) as plain Python; all examples of the property tests that try a third
+# What is compiled (wire, machine) as plain Python, and what counts Python's calls; all examples of the property tests that try a third
 # of them in `make test`.
-PLAIN = tests/unit/machine tests/unit/wire $(wildcard tests/unit/test_*.py) \
+PLAIN = tests/unit/machine tests/unit/wire tests/unit/test_cost_of_entities.py \
+  $(shell grep -lE 'bridge\.(wire|machine)' tests/unit/test_*.py) \
   $(filter-out tests/unit/machine/% tests/unit/wire/%,$(shell grep -rl --include='test_*.py' 'tests\.fixtures\.examples' tests/unit))
 test-plain: setup
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-profile thorough $(PLAIN)
