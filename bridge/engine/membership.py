@@ -12,7 +12,8 @@ every inbox, and is not counted.
 
 What a leader of an older version would do wrongly is asked of nobody while there is one: bridges
 tell the names of the features that they know. One that tells none knows none; bridges that tell
-nothing at all are found by a list of all, every `HERE_S`.
+nothing at all are found by a list of all, every `HERE_S`. Before the first list is there no feature
+is known, and a bridge of this list counts as one that tells nothing until it has told.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ bridge had no queue, the others may have forgotten it, and all that it had told.
 STANDBYS = "standbys"
 """The name of a question without an answer: which inboxes a bridge consumes."""
 
+LISTED_AGAIN_S = 1.0
+"""Time between two attempts to get the first list of all bridges."""
+
 RETURN_S = 5.0
 """Time after a new connection within which no other bridge counts as gone: RabbitMQ has failed,
 perhaps, and the others connect again, too, each with a queue of a new name."""
@@ -73,6 +77,7 @@ class Membership:
 
     Attributes:
         on_changed: called when `standbys` has heard something new.
+        is_listed: this bridge has once listed all others.
     """
 
     def __init__(
@@ -90,7 +95,9 @@ class Membership:
         self._locks = locks
         self._queues: dict[bytes, bytes] = {}
         self._running = running
-        self._listing = Tasks()
+        self._tasks = Tasks()
+        self._listing: asyncio.Task[None] | None = None
+        self.is_listed = False
         self._features: dict[bytes, frozenset[str]] = {}
         self._silent: set[bytes] = set()
         self._unheard: set[bytes] = set()
@@ -104,10 +111,14 @@ class Membership:
         return f"Membership({len(self._queues)} other bridges)"
 
     def knows(self, feature: str) -> bool:
-        """Whether all bridges of the virtual host know a feature (`FEATURES`)."""
+        """Whether all bridges of the virtual host know a feature (`FEATURES`), as far as is known.
+
+        Not before this bridge has listed all others, and each of these has told, or is gone.
+        """
         told = self._features
         silent = self._silent.difference(self._queues.values())
-        return not silent and all(feature in told.get(each, ()) for each in self._queues)
+        is_told = self.is_listed and not silent
+        return is_told and all(feature in told.get(each, ()) for each in self._queues)
 
     def wake(self) -> None:
         """Tell the others soon what has changed."""
@@ -129,7 +140,7 @@ class Membership:
                 self.standbys.own, " ".join(sorted(FEATURES))
             ):
                 self._here_s = loop.time()
-                self._listing.start(self._look_for_silent(), "bridges of earlier versions")
+                self._look()
                 for bridge in self._queues:
                     self.standbys.not_told(bridge)
             for bridge in list(self._queues):
@@ -139,18 +150,33 @@ class Membership:
                 async with asyncio.timeout(BEAT_S - CHANGES_S):
                     await self._wake.wait()
 
+    def _look(self) -> None:
+        """Begin to list all bridges, unless that is under way."""
+        if self._listing is None or self._listing.done():
+            listing = self._look_for_silent()
+            self._listing = self._tasks.start(listing, "bridges of earlier versions")
+
     async def _look_for_silent(self) -> None:
         """Find bridges that tell nothing; one that has just begun tells by the next look.
 
-        A dead node's bridge may be in the list, and its queue takes nothing.
+        A dead node's bridge may be in the list, and its queue takes nothing. At the first look the
+        others were there before this bridge, so each counts as silent at once: it is told by
+        `here` that this bridge is new, and tells.
         """
-        try:
-            there = set(await self._running()) - set(self._queues.values())
-        except BrokerError as error:
-            log.info("bridge.unlisted error=%s", error)
-            return
+        while True:
+            try:
+                there = set(await self._running()) - set(self._queues.values())
+                break
+            except BrokerError as error:
+                log.info("bridge.unlisted error=%s", error)
+                if self.is_listed:
+                    return
+                await asyncio.sleep(LISTED_AGAIN_S)
         before, self._unheard = self._unheard, there
         self._silent &= there
+        if not self.is_listed:
+            self.is_listed, before = True, there
+            self._silent |= there
         for queue in there & before:
             with contextlib.suppress(ServiceBusError, BrokerError):
                 self._peers.post(queue, {"do": text(PING)}, partial(self._pinged, queue))

@@ -468,7 +468,8 @@ class RabbitNamespace:
 
     def check_known(self, feature: str) -> None:
         if not self.membership.knows(feature):
-            raise ServerBusy(texts.UNKNOWN_FEATURE.format(feature=feature))
+            why = texts.UNKNOWN_FEATURE if self.membership.is_listed else texts.UNLISTED
+            raise ServerBusy(why.format(feature=feature))
 
     def open_receiver(
         self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]

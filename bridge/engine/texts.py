@@ -53,6 +53,11 @@ UNKNOWN_FEATURE = (
     "not heed it: messages could be there twice, or go to others. Replace it."
 )
 
+UNLISTED = (
+    "This bridge has just begun, and does not know yet whether all other bridges of the namespace "
+    "know '{feature}'. Try again."
+)
+
 SERVER_BUSY = (
     "The server was unable to process the request; please retry the operation. If the problem "
     "persists, please contact your Service Bus administrator and provide the tracking id."

@@ -17,7 +17,7 @@ from bridge.machine.inbox.standbys import Standbys
 from bridge.topology import names
 from bridge.topology.shards import in_order_of_choice
 from bridge.wire.basic import Table
-from bridge.wire.sessions import string
+from bridge.wire.sessions import PING, string
 from tests.fixtures.waiting import until
 
 
@@ -59,6 +59,8 @@ class Connection:
     async def hear(self, table: Table) -> None:
         """Take another bridge's question."""
         what = string(table, "do")
+        if what == PING:
+            return  # sessions answer it
         await self._answers[what](Question(what, table, address="", exchange=""))
 
     def tell_here(self, bridge: bytes, features: str) -> bool:
@@ -143,11 +145,12 @@ async def test_a_feature_is_known_when_no_bridge_of_an_earlier_version_runs(
     first, second = Bridge(rabbitmq, b"one"), Bridge(rabbitmq, b"two")
     both = [first.membership, second.membership]
     first.connect(b"queue one")
-    running = [asyncio.create_task(each.run()) for each in both]
+    running = [asyncio.create_task(first.membership.run())]
     feature = next(iter(membership.FEATURES))
-    assert first.membership.knows(feature)
+    await until(lambda: first.membership.knows(feature))
     assert first.membership.knows("another"), "no other bridge is there"
     second.connect(b"queue two")
+    running.append(asyncio.create_task(second.membership.run()))
     await until(lambda: all(each.standbys.others for each in (first, second)))
     for _ in range(20):
         assert first.membership.knows(feature), "a bridge that begins says at once what it knows"
@@ -159,6 +162,58 @@ async def test_a_feature_is_known_when_no_bridge_of_an_earlier_version_runs(
     await until(lambda: not any(each.knows(feature) for each in both))
     del rabbitmq.queues[b"queue three"]
     await until(lambda: all(each.knows(feature) for each in both))
+    for each in running:
+        each.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_a_bridge_that_begins_beside_a_silent_one_knows_no_feature(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not before the first list, not while RabbitMQ gives none, and not after it."""
+    monkeypatch.setattr(membership, "LISTED_AGAIN_S", 0.05)
+    rabbitmq = RabbitMQ()
+    bridge, earlier = Bridge(rabbitmq, b"one"), EarlierBridge(rabbitmq)
+    earlier.connect(b"queue three", tells=False)
+    answers = asyncio.Event()
+    asked: list[None] = []
+
+    async def running() -> list[bytes]:
+        asked.append(None)
+        if not answers.is_set():
+            raise BrokerError(text="no list")
+        return [b"queue three"]
+
+    bridge.membership._running = running
+    feature = next(iter(membership.FEATURES))
+    known: list[bool] = [bridge.membership.knows(feature)]
+    bridge.connect(b"queue one")
+    telling = asyncio.create_task(bridge.membership.run())
+    await until(lambda: len(asked) > 3)
+    known.append(bridge.membership.knows(feature))
+    answers.set()
+    await until(lambda: bridge.membership.is_listed)
+    for _ in range(20):
+        known.append(bridge.membership.knows(feature))
+        await asyncio.sleep(0.02)
+    assert not any(known)
+    telling.cancel()
+    await asyncio.gather(telling, return_exceptions=True)
+
+
+async def test_a_bridge_that_begins_beside_others_knows_what_they_tell() -> None:
+    """As soon as each has told: long before the next list."""
+    rabbitmq = RabbitMQ()
+    first, second = Bridge(rabbitmq, b"one"), Bridge(rabbitmq, b"two")
+    feature = next(iter(membership.FEATURES))
+    first.connect(b"queue one")
+    running = [asyncio.create_task(first.membership.run())]
+    await until(lambda: first.membership.knows(feature))
+    second.connect(b"queue two")
+    running.append(asyncio.create_task(second.membership.run()))
+    assert not second.membership.knows(feature)
+    async with asyncio.timeout(membership.HERE_S / 2):
+        await until(lambda: second.membership.knows(feature))
     for each in running:
         each.cancel()
     await asyncio.gather(*running, return_exceptions=True)
