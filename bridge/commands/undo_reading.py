@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
@@ -11,10 +13,12 @@ from bridge.commands.errors import CommandError
 
 if TYPE_CHECKING:
     from bridge.operations.undo_file import Identity, Taken, TakenFate, UndoHead
+    from bridge.remote.management import RemoteManagement
+    from bridge.remote.message import RemoteMessage
     from bridge.remote.namespace import RemoteNamespace
 
 CHUNK: Final = 250
-"""Lines that are looked for at the source together."""
+"""Lines that are looked for at the source together: as many as a bridge locks by number at once."""
 
 
 class UndoLines:
@@ -72,34 +76,97 @@ async def chunks(
     head: UndoHead,
     found: Iterator[tuple[int, Taken]],
 ) -> AsyncIterator[list[tuple[int, Taken, bool]]]:
-    """Yield messages with their lines, and whether the source has them still."""
+    """Yield messages with their lines, and whether the source has them still.
+
+    A peek of a bridge may guess which messages are gone. So those that it does not show are locked
+    by number, where the source can do that, and given back: then it has them.
+    """
     from itertools import islice
 
-    from bridge.remote.errors import RemoteNotFound
-
     management = await namespace.management(head.entity)
-    is_gone = False
+    source = _Source(management)
     while chunk := list(islice(found, CHUNK)):
         by_number: dict[int, list[tuple[int, Taken]]] = {}
         for line, taken in chunk:
             by_number.setdefault(taken.number, []).append((line, taken))
-        wanted = sorted(each for each in by_number if each)
-        there: set[int] = set()
-        while wanted and not is_gone:
-            try:
-                page = await management.peek(wanted[0], CHUNK)
-            except RemoteNotFound:
-                is_gone = True
-                break
-            for each in page:
+        there = {
+            line
+            async for each in source.messages(by_number)
+            for line, taken in by_number.get(int(each.sequence_number or 0), ())
+            if taken.is_at_source(each)
+        }
+        left = [
+            taken.number
+            for line, taken in chunk
+            if line not in there and taken.number and taken.message.state == "active"
+        ]
+        if left:
+            messages, unavailable = await source.look(left)
+            for each in messages:
                 for line, taken in by_number.get(int(each.sequence_number or 0), ()):
                     if taken.is_at_source(each):
                         there.add(line)
+            there.update(line for number in unavailable for line, _ in by_number.get(number, ()))
+        yield [(line, taken, line in there) for line, taken in chunk]
+
+
+class _Source:
+    """What the source says of messages."""
+
+    def __init__(self, management: RemoteManagement) -> None:
+        self._management = management
+        self._is_gone = False
+        self._locks = True
+
+    async def messages(self, numbers: Iterable[int]) -> AsyncIterator[RemoteMessage]:
+        """Yield what peeks from these numbers on show; nothing if there is no such entity."""
+        from bridge.remote.errors import RemoteNotFound
+
+        wanted = sorted(each for each in numbers if each)
+        while wanted and not self._is_gone:
+            try:
+                page = await self._management.peek(wanted[0], CHUNK)
+            except RemoteNotFound:
+                self._is_gone = True
+                return
+            for each in page:
+                yield each
             last = max((int(each.sequence_number or 0) for each in page), default=0)
             if last < wanted[0]:
-                break
+                return
             wanted = [each for each in wanted if each > last]
-        yield [(line, taken, line in there) for line, taken in chunk]
+
+    async def look(self, numbers: Sequence[int]) -> tuple[list[RemoteMessage], list[int]]:
+        """Return the messages that can be locked, and the numbers of others that may be there."""
+        if self._is_gone or not self._locks:
+            return [], []
+        looking = asyncio.get_running_loop().create_task(self._look(list(dict.fromkeys(numbers))))
+        try:
+            return await asyncio.shield(looking)
+        except asyncio.CancelledError:  # what is locked goes back first
+            await asyncio.gather(looking, return_exceptions=True)
+            raise
+
+    async def _look(self, left: list[int]) -> tuple[list[RemoteMessage], list[int]]:
+        from bridge.remote.errors import RemoteError, RemoteNotFound, RemoteRefused
+
+        messages: list[RemoteMessage] = []
+        unavailable: list[int] = []
+        while left:
+            try:
+                locked = await self._management.lock_messages(left)
+            except (RemoteNotFound, RemoteRefused):  # Azure, RabbitMQ before 4.3, sessions
+                self._locks = False
+                break
+            messages += [each.message for each in locked.deliveries]
+            unavailable += [*locked.unavailable, *locked.unreached]
+            tokens = [each.lock_token for each in locked.deliveries if each.lock_token is not None]
+            if not tokens:
+                break
+            with suppress(RemoteError):  # their locks end
+                await self._management.release_messages(tokens)
+            left = list(locked.missing)  # large ones may have ended the bridge's search
+        return messages, unavailable
 
 
 @dataclass(frozen=True, slots=True)

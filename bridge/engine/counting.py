@@ -292,6 +292,15 @@ class Counting:
         )
         return _sums([*(each.held for each in told), self.held(paths)], len(paths) * HELD)
 
+    async def dead_held(self, path: str) -> tuple[int, int]:
+        """Return how many dead letters are held: by all bridges, and by others than this process.
+
+        Raises likewise. What this process's clients report counts as others': their numbers are not
+        known.
+        """
+        _, held, _ = await self.held_anywhere([path])
+        return held, held - self._receiving.held(EntityPath(path, SubQueue.DEAD_LETTER))
+
     async def waiting(self, path: str, start: int, count: int) -> list[int]:
         """Return the lowest numbers of an entity's scheduled messages, from `start` on.
 

@@ -84,6 +84,7 @@ from bridge.engine.settlement.locks_anywhere import LocksAnywhere
 from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.engine.settlement.settling import Settling
 from bridge.engine.state import Health, MadeAgain
+from bridge.machine.browse.counted_dead_letters import LookedThrough
 from bridge.machine.inbox.arrival import MALFORMED_MESSAGE
 from bridge.machine.inbox.standbys import Standbys
 from bridge.message.departure import Departure
@@ -227,7 +228,11 @@ class RabbitNamespace:
         self.leaving = Leaving(self._locks, self._sessions.owners)
         self._receiving = Receiving(services, self._turn, self._usage.note_access)
         self._numbered = NumberedLocking(
-            services, self._receiving, self.peek, self.directory.receivable
+            services,
+            self._receiving,
+            self.peek,
+            lambda path, number: self.browsing.may_have(path, number),
+            self.directory.receivable,
         )
         self._usage.watch(lambda: self._receiving.open_paths | self._sessions.open_paths)
         self._deferred = DeferredReceiving(self._deferral, services, self._locks_anywhere)
@@ -258,6 +263,8 @@ class RabbitNamespace:
             waiting=self.counting.waiting,
             held=lambda path: self.counting.held_anywhere([path]),
             listed=self._deferral.listed,
+            dead_held=self.counting.dead_held,
+            look_through=partial(_look_through, self),
             on_first=lambda path: self._notifications.tell(PEEKED, EntityPath(path)),
         )
 
@@ -635,6 +642,16 @@ async def _moved(departure: Departure) -> None:
     end_s = loop.time() + MOVED_S
     while not departure.is_idle and loop.time() < end_s:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(LOOK_S)
+
+
+async def _look_through(
+    namespace: RabbitNamespace, entity: model.ReceiveEntity
+) -> LookedThrough | None:
+    """Look which dead letters there are, where that counts no delivery and takes none away."""
+    path = EntityPath(entity.path, SubQueue.DEAD_LETTER)
+    if namespace.capabilities.nack_counts or target_of(entity, path.sub_queue):
+        return None
+    return await namespace._numbered.look(path, namespace.directory.receivable(path))
 
 
 def _publish_again(

@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 from bridge.operations.lines.exact_lines import message_of_fields
-from bridge.operations.undo_file import TakenFate, entries, fates
+from bridge.operations.undo_file import TakenFate, entries, fates, identity_of, mark_line
+from bridge.topology import names
 from tests.acceptance.busbridge import Busbridge, Make
+from tests.acceptance.sdk import native_channel
 from tests.acceptance.test_dead_letter_commands import WAIT, dead, kill_messages, lines, order
 from tests.fixtures.bridge import Bridge
 from tests.fixtures.waiting import eventually
 
 LOCK = {"LockDuration": "PT60S"}
 ENTITIES = {
-    **dict.fromkeys(("purged", "half", "doubted", "struck", "sent", "equal"), LOCK),
+    **dict.fromkeys(("purged", "half", "doubted", "back", "struck", "sent", "equal"), LOCK),
     "killed": {"LockDuration": "PT5S"},
     "unique": {**LOCK, "RequiresDuplicateDetection": True},
 }
@@ -134,6 +136,36 @@ def test_what_somebody_has_received_meanwhile_is_not_sent_again(
     assert (said.code, [each["number"] for each in said.rows[1:]]) == (3, [4])
     busbridge("undo", str(path), YES, "--doubtful")
     waiting(busbridge, "doubted", 3)
+
+
+def test_what_came_back_behind_its_mark_is_not_sent_again(
+    busbridge: Busbridge, bridge: Bridge, tmp_path: Path
+) -> None:
+    """RabbitMQ forgets completions of a bridge that is killed, which were answered.
+
+    Nobody has told what was settled last, so the count alone says that the oldest are gone.
+    """
+    kill_messages(busbridge, "back", *(order(at) for at in range(6)))
+    rows = busbridge.done("dead-letter", "export", "back").rows
+    path = tmp_path / "undo"
+    purge(busbridge, "back", path, "--limit", "2")
+    came_back = [message_of_fields(each, now_ms=0) for each in rows[2:4]]
+    with path.open("a") as file:
+        file.writelines(f"{json.dumps(each)}\n" for each in rows[2:4])
+        file.write(f"{mark_line(TakenFate.REMOVED, map(identity_of, came_back))}\n")
+    with native_channel(bridge) as channel:
+        got = [channel.basic_get(names.dead_letter_queue("back")) for _ in range(4)]
+        for at, (method, _, _) in enumerate(got):
+            if at < 2:
+                channel.basic_nack(method.delivery_tag)
+            else:
+                channel.basic_ack(method.delivery_tag)
+    said = busbridge("undo", str(path), YES)
+    assert said.code == 3, said
+    assert "2 messages of back/$DeadLetterQueue were not removed" in said.err
+    assert [each["number"] for each in said.rows[1:]] == [3, 4]
+    assert [each["body"] for each in waiting(busbridge, "back", 2)] == ["order 0", "order 1"]
+    assert [each["body"] for each in dead(busbridge, "back", 2)] == ["order 2", "order 3"]
 
 
 def test_of_a_purge_that_was_killed_every_message_is_accounted_for(

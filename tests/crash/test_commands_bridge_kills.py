@@ -16,3 +16,10 @@ def test_what_a_command_moves_while_the_bridge_is_killed_is_in_one_place(
 ) -> None:
     """Also what was answered before the kill, and is undone by it."""
     play(stage, kill_bridge, name, seed)
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_undone_behind_a_killed_bridge_is_in_one_place(stage: Stage, seed: int) -> None:
+    """Nobody has told what that bridge settled last, and RabbitMQ forgets completions of it."""
+    play(stage, kill_bridge, "dead-letter purge, undo", seed)

@@ -13,11 +13,13 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import NamedTuple
 
 from bridge.broker.errors import BrokerError, NotFound, Unroutable
 from bridge.broker.streams.stream_reader import FIRST, OFFSET, StreamEntry, at, read_stream
 from bridge.engine import texts
 from bridge.engine.api import Received
+from bridge.engine.browse.dead_letter_looks import DeadHeld, DeadLetterLooks, LookThrough
 from bridge.engine.browse.journal_scan import STOP, JournalScan
 from bridge.engine.browse.page import Page
 from bridge.engine.browse.unrecorded_settlements import HeldCount, Listed, UnrecordedSettlements
@@ -60,6 +62,14 @@ Read = Callable[[list[int]], Awaitable[None]]
 """Adds the messages of a source with these numbers to a page; some of them may not exist."""
 
 
+class _Known(NamedTuple):
+    """What is known of one entity."""
+
+    view: BrowseView
+    explaining: UnrecordedSettlements
+    looks: DeadLetterLooks
+
+
 class Browsing:
     """Answers peeks.
 
@@ -67,6 +77,8 @@ class Browsing:
         waiting: returns the numbers of an entity's scheduled messages.
         held: counts the messages of an entity that bridges and clients hold unacked.
         listed: returns the numbers of an entity's deferred messages.
+        dead_held: counts the dead letters of an entity that are held.
+        look_through: looks which dead letters an entity's queue has.
         on_first: called with the path of an entity at its first peek.
     """
 
@@ -77,6 +89,8 @@ class Browsing:
         waiting: Waiting,
         held: HeldCount,
         listed: Listed,
+        dead_held: DeadHeld,
+        look_through: LookThrough,
         on_first: Callable[[str], None],
     ) -> None:
         self._services = services
@@ -84,14 +98,16 @@ class Browsing:
         self._waiting = waiting
         self._held = held
         self._listed = listed
+        self._dead_held = dead_held
+        self._look_through = look_through
         self._on_first = on_first
-        self._views: dict[str, tuple[BrowseView, UnrecordedSettlements]] = {}
+        self._views: dict[str, _Known] = {}
         self._topics: dict[str, JournalScan] = {}
 
     @property
     def hidden(self) -> dict[str, int]:
         """By entity: messages in its queue but no more in its journal. Peeked entities only."""
-        found = {view.entity.path: explaining.hidden for view, explaining in self._views.values()}
+        found = {each.view.entity.path: each.explaining.hidden for each in self._views.values()}
         return {path: count for path, count in found.items() if count}
 
     def follow(self, changes: Changes) -> None:
@@ -132,13 +148,14 @@ class Browsing:
     async def _peek(
         self, page: Page, path: EntityPath, entity: model.ReceiveEntity, start: int
     ) -> None:
-        view, explaining = await self._view(entity)
+        view, explaining, looks = await self._view(entity)
         if not page.count:
             return
         is_partitioned = isinstance(entity, model.Queue) and entity.enable_partitioning
         await view.catch_up()
         await explaining.look()
         if path.sub_queue is SubQueue.DEAD_LETTER:
+            await looks.look()
             await self._moved(
                 page, view, view.dead_letters() | view.deferred(MovedTo.DEAD_DEFERRED), start
             )
@@ -151,16 +168,25 @@ class Browsing:
         if isinstance(entity, model.Queue) and not is_partitioned:
             await self._scheduled(page, entity.path, view.journal, start)
 
-    async def _view(self, entity: model.ReceiveEntity) -> tuple[BrowseView, UnrecordedSettlements]:
+    async def _view(self, entity: model.ReceiveEntity) -> _Known:
         key = entity.path.lower()
         found = self._views.get(key)
-        if found is None or found[0].incarnation != incarnation_of(entity):
+        if found is None or found.view.incarnation != incarnation_of(entity):
             view = BrowseView(entity, self._services)
-            explaining = UnrecordedSettlements(view, self._connections, self._held, self._listed)
-            found = self._views[key] = view, explaining
-        found[0].entity = entity
-        await found[0].begin(self._on_first)
+            found = self._views[key] = _Known(
+                view,
+                UnrecordedSettlements(view, self._connections, self._held, self._listed),
+                DeadLetterLooks(view, self._connections, self._look_through, self._dead_held),
+            )
+        found.view.entity = entity
+        await found.view.begin(self._on_first)
         return found
+
+    def may_have(self, path: EntityPath, number: int) -> bool:
+        """Whether a dead letter may be there though a peek has just not shown it."""
+        found = self._views.get(path.key)
+        is_dead = path.sub_queue is SubQueue.DEAD_LETTER
+        return is_dead and found is not None and number in found.view.counted_dead.unsure
 
     def _topic(self, topic: model.Topic) -> JournalScan:
         key = topic.path.lower()

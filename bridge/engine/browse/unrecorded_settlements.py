@@ -4,7 +4,8 @@ The settled stream lacks numbers that were settled before the first peek, by a b
 killed within 50 ms, or by a native consumer. RabbitMQ then counts fewer messages than the view has
 unsettled numbers. The oldest of these are taken as gone: the journal is read backwards until as
 many messages are found as RabbitMQ counts. The result is never written to a stream: a count may be
-wrong for a while (docs/rabbitmq-faults.md: empty-when-dead). It is counted again.
+wrong for a while (docs/rabbitmq-faults.md: empty-when-dead). It is counted again. Of dead letters
+the queue itself is looked through (`dead_letter_looks`).
 
 Deferred messages leave in any order. The first peek, and each one that finds another count than the
 view has, asks the owner of their queue which are there.
@@ -130,8 +131,7 @@ class UnrecordedSettlements:
         counts = await self._count(last)
         if not view.active.numbers.given(1, first - 1):
             await self._find_stayed(counts)
-        view.gone_dead = frozenset()
-        view.gone_dead = self._oldest(sorted(view.dead_letters()), counts.dead)
+        view.counted_dead.compare(view.named_dead(), counts.dead)
         difference = view.active.numbers.unsettled(first, last) - counts.active
         unshown = -difference if first > 1 else 0
         self._note_hidden(max(unshown, 0) + view.hidden_deferred)
@@ -201,11 +201,6 @@ class UnrecordedSettlements:
         low, high = sorted((before.last, after.last))
         given = self._view.active.numbers.given(low + 1, high)
         return abs(after.active - before.active) + given + MARGIN
-
-    def _oldest(self, numbers: list[int], count: int) -> frozenset[int]:
-        """Return all numbers but the `count` newest, by their place in the moved stream."""
-        by_age = sorted(numbers, key=self._view.places.offset)
-        return frozenset(by_age[: max(len(by_age) - count, 0)])
 
     async def _read_back(self, first: int, last: int, count: int) -> int | None:
         """Return the lowest number that may still be in the queue; `None`: all may be."""

@@ -16,6 +16,7 @@ from bridge.broker.streams.stream_reader import StreamEntry
 from bridge.engine.browse.journal_scan import JournalScan
 from bridge.engine.browse.stream_tail import StreamTail, catch_up
 from bridge.engine.services import Services
+from bridge.machine.browse.counted_dead_letters import CountedDeadLetters
 from bridge.machine.browse.entity_messages import Deferred, LeftNumbers, MovedTo, Places
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
@@ -111,7 +112,7 @@ class BrowseView:
         places: the places of its moved messages.
         journal: reads its journal.
         set_aside: the numbers of its deferred messages.
-        gone_dead: dead letters that RabbitMQ does not count any more.
+        counted_dead: which of its dead letters are gone, though nobody has told.
     """
 
     def __init__(self, entity: model.ReceiveEntity, services: Services) -> None:
@@ -143,7 +144,7 @@ class BrowseView:
         self._moved = StreamTail(services, names.moved(front), self._take_moved)
         self._moved_end = -1
         self._lock = asyncio.Lock()
-        self.gone_dead: frozenset[int] = frozenset()
+        self.counted_dead = CountedDeadLetters()
 
     @property
     def incarnation(self) -> str:
@@ -175,12 +176,22 @@ class BrowseView:
 
     def dead_letters(self) -> dict[int, Copy]:
         """Return the dead letters that are in the queue."""
-        places, left = self.places, self.dead.numbers.active
-        gone = self.gone_dead | self.active.numbers.stayed
-        numbers = (each for each in places.numbers(MovedTo.DEAD) if each not in gone)
+        gone = self.counted_dead.gone
         return {
-            each: Copy(places.offset(each), MovedTo.DEAD) for each in numbers if each not in left
+            number: Copy(offset, MovedTo.DEAD)
+            for number, offset in self.named_dead().items()
+            if number not in gone
         }
+
+    def named_dead(self) -> dict[int, int]:
+        """Return the offsets of the dead letters of which nobody has told that they have left."""
+        places, left, stayed = self.places, self.dead.numbers.active, self.active.numbers.stayed
+        numbers = (each for each in places.numbers(MovedTo.DEAD) if each not in stayed)
+        return {each: places.offset(each) for each in numbers if each not in left}
+
+    def all_dead(self) -> list[int]:
+        """Return the numbers of all messages that are dead letters, or were when they left."""
+        return list(self.places.numbers(MovedTo.DEAD))
 
     def unproven(self, dead_beyond: int) -> list[int]:
         """Return the numbers of messages that have left by the moved stream alone; the last first.
@@ -234,6 +245,7 @@ class BrowseView:
     def _take_moved(self, entry: StreamEntry) -> None:
         if entry.offset <= self._moved_end:
             self.places.clear()
+            self.counted_dead = CountedDeadLetters()
             self.set_aside.forget()
         self._moved_end = entry.offset
         table = entry.properties.headers or {}

@@ -1,4 +1,4 @@
-"""Locks messages by their numbers, wherever they stand in their queue.
+"""Locks messages by their numbers, wherever they stand in their queue, or says which there are.
 
 RabbitMQ gives a queue's first message only. So what stands before a wanted one is held, without its
 content, until the search is over; then it goes back, uncounted and in order, and only the wanted
@@ -19,6 +19,7 @@ from bridge.engine.receiving.receiver import QueueReceiver
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.services import Services
 from bridge.engine.settlement.held_message import HeldMessage
+from bridge.machine.browse.counted_dead_letters import LookedThrough
 from bridge.machine.queue.numbered_search import NumberedSearch
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
@@ -52,6 +53,7 @@ class NumberedLocking:
 
     Args:
         peek: looks whether a message is there that no receiver got.
+        may_have: whether a message may be there that this peek does not show.
         check: raises an error if the entity does not allow receives now.
     """
 
@@ -60,12 +62,14 @@ class NumberedLocking:
         services: Services,
         receiving: Receiving,
         peek: Peek,
+        may_have: Callable[[EntityPath, int], bool],
         check: Callable[[EntityPath], object],
     ) -> None:
         self._locks = services.locks
         self._counters = services.counters
         self._receiving = receiving
         self._peek = peek
+        self._may_have = may_have
         self._check = check
         self._turns: WeakValueDictionary[tuple[str, SubQueue], asyncio.Lock] = WeakValueDictionary()
 
@@ -73,9 +77,30 @@ class NumberedLocking:
         self, path: EntityPath, queue: model.ReceiveEntity, numbers: Sequence[int]
     ) -> NumberedLocks:
         """Lock messages; see `api.NamespaceVerbs.lock_messages`. One search a queue at a time."""
-        turn = self._turns.setdefault((path.key, path.sub_queue), asyncio.Lock())
-        async with turn:
+        async with self._turn(path):
             return await self._lock(path, queue, list(dict.fromkeys(numbers)))
+
+    async def look(self, path: EntityPath, queue: model.ReceiveEntity) -> LookedThrough | None:
+        """Look through dead letters; `None`: a search is under way there."""
+        turn = self._turn(path)
+        if turn.locked():  # a search may be waiting for the peek that asks for this
+            return None
+        async with turn:
+            search: NumberedSearch[HeldMessage] = NumberedSearch(
+                None, passed_max=DEAD_LETTERS_MAX, bytes_max=BYTES_MAX, holds=_is_held
+            )
+
+            def take(holding: HeldMessage) -> None:
+                search.take(holding, 0)
+                holding.record = _NO_CONTENT
+
+            held = self._receiving.held_numbers(path)
+            is_whole = await _search(self._receiving.open_uncounted(path, queue, take), search)
+            held += self._receiving.held_numbers(path)
+            return LookedThrough([each.number for each in search.passed], frozenset(held), is_whole)
+
+    def _turn(self, path: EntityPath) -> asyncio.Lock:
+        return self._turns.setdefault((path.key, path.sub_queue), asyncio.Lock())
 
     async def _lock(
         self, path: EntityPath, queue: model.ReceiveEntity, numbers: Sequence[int]
@@ -85,7 +110,7 @@ class NumberedLocking:
             numbers,
             passed_max=DEAD_LETTERS_MAX if is_dead else PASSED_MAX,
             bytes_max=BYTES_MAX,
-            holds=lambda holding: not holding.channel.is_closed,
+            holds=_is_held,
         )
 
         def take(holding: HeldMessage) -> None:
@@ -97,7 +122,8 @@ class NumberedLocking:
         reader, found = receiver.reader, search.found
         try:
             rest = [each for each in numbers if each not in found]
-            there = [each for each in rest if await self._is_there(path, each)]
+            shown = await self._shown(path, rest)
+            there = [each for each in rest if each in shown or self._may_have(path, each)]
             self._check(path)  # it may be held, disabled or gone since
         except BaseException:
             _put_down(reader, found.values())
@@ -118,9 +144,20 @@ class NumberedLocking:
         token, until_ms = self._locks.acquire(reader, holding, reader.queue.lock_duration_ms)
         return holding.received(lock_token=token, locked_until_ms=until_ms)
 
-    async def _is_there(self, path: EntityPath, number: int) -> bool:
-        found = await self._peek(path, number, 1)
-        return bool(found) and found[0].sequence_number == number
+    async def _shown(self, path: EntityPath, numbers: Sequence[int]) -> set[int]:
+        """Return those of some numbers that peeks show."""
+        shown: set[int] = set()
+        left = sorted(numbers)
+        while left:
+            page = await self._peek(path, left[0], len(left))
+            shown.update(each.sequence_number for each in page)
+            last = max((each.sequence_number for each in page), default=left[-1])
+            left = [each for each in left if each > last]
+        return shown
+
+
+def _is_held(holding: HeldMessage) -> bool:
+    return not holding.channel.is_closed
 
 
 async def _search(receiver: QueueReceiver, search: NumberedSearch[HeldMessage]) -> bool:

@@ -73,6 +73,11 @@ class Receiving:
         reader = self._readers.get((path.key, path.sub_queue))
         return 0 if reader is None else reader.held
 
+    def held_numbers(self, path: EntityPath) -> list[int]:
+        """Return the numbers of a queue's held messages, of those that have one."""
+        reader = self._readers.get((path.key, path.sub_queue))
+        return [] if reader is None else list(reader.machine.copies.held())
+
     def waiting(self, path: EntityPath) -> int:
         """Return the count of a queue's messages that wait here for a receiver or their return."""
         reader = self._readers.get((path.key, path.sub_queue))

@@ -27,7 +27,8 @@ class NumberedSearch(Generic[Message]):
     """One search.
 
     Args:
-        numbers: of the messages that are wanted.
+        numbers: of the messages that are wanted; `None`: of none, and the search goes to the
+            queue's end.
         passed_max: how many others may be held; the search ends at the next one.
         bytes_max: the search ends when the wanted messages that were found are larger.
         holds: returns whether a message is still unacked here: RabbitMQ may have taken it back.
@@ -42,7 +43,7 @@ class NumberedSearch(Generic[Message]):
 
     def __init__(
         self,
-        numbers: Iterable[int],
+        numbers: Iterable[int] | None,
         *,
         passed_max: int,
         bytes_max: int,
@@ -51,7 +52,8 @@ class NumberedSearch(Generic[Message]):
         self.came = 0
         self.found: dict[int, Message] = {}
         self.passed: list[Message] = []
-        self._wanted = frozenset(numbers)
+        self._wanted = frozenset(numbers or ())
+        self._is_to_the_end = numbers is None
         self._passed_max = passed_max
         self._bytes_max = bytes_max
         self._holds = holds
@@ -65,7 +67,7 @@ class NumberedSearch(Generic[Message]):
     @property
     def room(self) -> int:
         """How many messages may still come; 0: the search is over."""
-        if self.is_cut or len(self.found) == len(self._wanted):
+        if self.is_cut or self._has_all:
             return 0
         return self._passed_max + 1 - len(self.passed) + len(self._wanted) - len(self.found)
 
@@ -74,7 +76,11 @@ class NumberedSearch(Generic[Message]):
         """Whether a bound has ended the search before all were found."""
         found_bytes = sum(self._sizes.values())
         is_full = len(self.passed) > self._passed_max or found_bytes >= self._bytes_max
-        return is_full and len(self.found) < len(self._wanted)
+        return is_full and not self._has_all
+
+    @property
+    def _has_all(self) -> bool:
+        return not self._is_to_the_end and len(self.found) == len(self._wanted)
 
     def take(self, message: Message, size_bytes: int) -> bool:
         """Take a message that has come; return whether it is wanted: its content is to be kept."""

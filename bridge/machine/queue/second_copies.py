@@ -190,6 +190,10 @@ class SecondCopies(Generic[Copy]):
         self._waiting.clear()
         self._expected.clear()
 
+    def held(self) -> Iterator[int]:
+        """Yield the numbers of the held messages."""
+        return (number for number, _ in self._held)
+
     def settled(self) -> Iterator[int]:
         """Yield the numbers known to be settled."""
         return self._settled.numbers()

@@ -24,6 +24,7 @@ AWAITED = {
     ("commands/bench_works.py", "_all"): "awaited, or cancelled, by the function that begins it",
     ("commands/running.py", "_run"): "awaited by the function that begins it",
     ("commands/taking_sources.py", "_lock"): "awaited there, or by `close`",
+    ("commands/undo_reading.py", "look"): "awaited by the function that begins it",
     ("commands/watching.py", "unless"): "awaited, or cancelled, by the function that begins it",
     (
         "engine/administration/bulk_declaration.py",

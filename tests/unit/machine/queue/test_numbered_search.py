@@ -23,7 +23,7 @@ class Come:
 class Searching:
     """A search, and the messages that it was given."""
 
-    def __init__(self, wanted: set[int]) -> None:
+    def __init__(self, wanted: set[int] | None) -> None:
         self.channel = 0
         self.given: list[Come] = []
         self.search: NumberedSearch[Come] = NumberedSearch(
@@ -125,3 +125,15 @@ def test_of_two_messages_with_one_number_the_first_is_taken() -> None:
     run = Searching({1, 2})
     assert [run.come(1), run.come(1)] == [True, False]
     assert run.search.found[1] is run.given[0]
+
+
+def test_a_search_for_none_goes_to_the_end_or_to_its_bound() -> None:
+    """All go back, however large they are."""
+    run = Searching(None)
+    assert run.search.room == PASSED_MAX + 1
+    for number in range(PASSED_MAX):
+        assert not run.come(number, BYTES_MAX)
+    assert (run.search.room, run.search.is_cut) == (1, False)
+    run.come(9)
+    assert (run.search.room, run.search.is_cut) == (0, True)
+    assert [each.number for each in run.search.passed] == [0, 1, 2, 3, 4, 9]
