@@ -20,6 +20,7 @@ from bridge.topology.names import (
     HISTORY_SUFFIX,
     SESSIONS_SUFFIX,
     SETTLED_SUFFIX,
+    TRANSFER_SUFFIX,
 )
 from bridge.topology.parts import SCHEMA_ARGUMENT
 from bridge.topology.perils import Peril, carried_out, key_of, perils, touches
@@ -69,7 +70,7 @@ class Change:
     is_destructive: bool = False
 
 
-_ONE_EACH = (DEFERRED_SUFFIX, HISTORY_SUFFIX, SESSIONS_SUFFIX, SETTLED_SUFFIX)
+_ONE_EACH = (DEFERRED_SUFFIX, HISTORY_SUFFIX, SESSIONS_SUFFIX, SETTLED_SUFFIX, TRANSFER_SUFFIX)
 _COMES_AND_GOES = re.compile(
     f"(?P<entity>.+?)(?:{'|'.join(map(re.escape, _ONE_EACH))}|{re.escape(BUCKETS_SUFFIX)}.*)"
 )

@@ -94,6 +94,7 @@ HISTORY_SUFFIX = "/$history"
 MOVED_SUFFIX = "/$moved"
 SETTLED_SUFFIX = "/$settled"
 BUCKETS_SUFFIX = "/$scheduled/"
+TRANSFER_SUFFIX = "/$transfer"
 
 
 def front(entity: str) -> str:
@@ -180,6 +181,11 @@ def dead_letter_queue(entity: str) -> str:
 def deferred_queue(entity: str) -> str:
     """Queue: the deferred messages of the entity and of its dead-letter queue."""
     return resource_base(entity) + DEFERRED_SUFFIX
+
+
+def transfer_queue(entity: str) -> str:
+    """Queue: messages for other entities that the entity's transactions have committed."""
+    return resource_base(entity) + TRANSFER_SUFFIX
 
 
 def sessions_queue(entity: str, shard: int = 0) -> str:

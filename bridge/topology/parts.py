@@ -243,6 +243,12 @@ def deferred_queue(entity: str) -> Queue:
     return _held(names.deferred_queue(entity), DEFERRED_MAX)
 
 
+def transfer_queue(entity: str) -> Queue:
+    """Return the queue of what an entity's transactions send to others; the first transfer makes
+    it."""
+    return quorum_queue(names.transfer_queue(entity), {})
+
+
 def sessions_queue(entity: str, shard: int = 0) -> Queue:
     """Return the queue of the states of a shard's sessions: one message for each session. The
     first receiver of a session makes it.

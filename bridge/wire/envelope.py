@@ -13,6 +13,9 @@ recipient of an answer (`reply_to`, `correlation_id`); everything else is in its
     move:                        sequence numbers i64, repeated, then as many items as of schedule
     item of used:                short id of an entity, 6 bytes | age of its last use i64, ms
 
+Envelopes of transactions (`wire.commits`, `wire.inquiries`) have sections in place of items, and
+their size in place of the count.
+
 An envelope of uses has its bridge's name in the first 6 bytes of its identity.
 
 Message `i` of an envelope has the identity `identity + i` (four bytes, big-endian), which lets a
@@ -87,6 +90,9 @@ class Operation(IntEnum):
     CANCEL = 3
     USED = 4
     MOVE = 5
+    COMMIT = 8  # from here on: envelopes of transactions
+    INQUIRE = 9
+    CARRIED_OUT = 10
 
 
 class MalformedEnvelope(ValueError):
@@ -124,13 +130,14 @@ class Item:
 @dataclass(slots=True)
 class Envelope:
     """A decoded envelope: `items` for send, schedule, move, `numbers` for cancel and move, `used`
-    for used."""
+    for used, encoded `sections` for those of transactions."""
 
     operation: Operation
     identity: bytes
     items: Sequence[Item] = ()
     numbers: Sequence[int] = ()
     used: Sequence[tuple[bytes, int]] = ()
+    sections: bytes = b""
 
 
 def item_identity(identity: bytes, index: int) -> bytes:
@@ -230,6 +237,12 @@ def encode_used(identity: bytes, used: Sequence[tuple[bytes, int]]) -> bytes:
     return head + b"".join([_USED.pack(*each) for each in used])
 
 
+def encode_sections(operation: Operation, identity: bytes, raw: bytes) -> bytes:
+    """Return the body of an envelope of transactions with these encoded sections."""
+    assert len(identity) == IDENTITY_BYTES, identity
+    return _HEAD.pack(VERSION, operation, identity, len(raw)) + raw
+
+
 def decode(body: bytes) -> Envelope:
     """Return the envelope in `body`.
 
@@ -247,6 +260,10 @@ def decode(body: bytes) -> Envelope:
             raise MalformedEnvelope(f"{len(body)} bytes for {count} uses")
         used: Iterable[tuple[bytes, int]] = _USED.iter_unpack(body[_HEAD.size :])
         return Envelope(operation, identity, used=tuple(used))
+    if operation >= Operation.COMMIT:
+        if len(body) != _HEAD.size + count:
+            raise MalformedEnvelope(f"{len(body)} bytes with sections of {count}")
+        return Envelope(operation, identity, sections=body[_HEAD.size :])
     items = Items(body, head)
     return Envelope(operation, identity, items=items.take(count), numbers=items.numbers)
 

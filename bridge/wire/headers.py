@@ -64,6 +64,9 @@ COPIES = "x-busbridge-copies"
 TARGET = "x-busbridge-target"
 """Bytes ('x'), on a message that an engine sends back: the target subscription."""
 
+TRANSFER_TO = "x-busbridge-transfer-to"
+"""The path of the entity that a message of a transfer queue goes to."""
+
 ENTRY = "x-busbridge-entry"
 """The kind of a journal entry that is no message: cancel, marker, bucket, snapshot."""
 

@@ -15,6 +15,8 @@ A body is a list of sections (`wire.sections`), version 2:
     accepted   ACCEPTED; only in the stream of a history (`machine.inbox.accepted_ids`)
     reads      WRITER; only there: up to this entry the term has read the history
     gap        GAPS (`wire.gaps`): numbers that are never given
+    decision, asked
+               transactions (`wire.decisions`)
     snapshot   PART (`wire.snapshot`)
 
     WRITER     term 16 bytes | fingerprint of the broker's boot, UTF-8
@@ -50,6 +52,8 @@ SNAPSHOT = "snapshot"
 USES = "uses"
 LEFT_OUT = "left-out"
 GAP = "gap"
+DECISION = "decision"
+ASKED = "asked"
 ACCEPTED = "accepted"
 MARKER_OF_HISTORY = "reads"
 COMMIT = "landed"
@@ -81,6 +85,9 @@ class JournalSection(IntEnum):
     LEFT_OUT = 15
     RELAYED = 16
     GAPS = 17
+    TRANSACTIONS = 24
+    DECISION = 25
+    ASKED = 26
     USES = sections.OPTIONAL | 32
     ACCEPTED = sections.OPTIONAL | 33
     FORWARDED = sections.OPTIONAL | 34

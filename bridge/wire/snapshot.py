@@ -4,8 +4,8 @@ Each entry has one section, PART. The joined parts of a snapshot are sections ag
 version: WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED; for a topic
 also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES, LEFT_OUT; for temporary entities also USES; with
 duplicate detection also ACCEPTED; for a target of forwarding also FORWARDED; for a target of relays
-also RELAYED; where numbers have gaps also SKIPPED. `wire.journal` describes the sections that other
-entries have, too; the rest:
+also RELAYED; where numbers have gaps also SKIPPED; with transactions also TRANSACTIONS.
+`wire.journal` describes the sections that other entries have, too; the rest:
 
     PART       serial u64 | index u32 | count u32 | bytes
     SPAN       u64: number of entries before the snapshot's first that may belong to unacked
@@ -24,6 +24,9 @@ entries have, too; the rest:
                numbers were passed over i64 (`wire.gaps`), repeated; optional
     RELAYED    the messages relayed to the entity that may come again (`machine.inbox.relayed`): not
                optional, as a bridge that passed over it would number them again
+    TRANSACTIONS
+               what transactions have decided (`machine.inbox.decided`): not optional, as a bridge
+               that passed over it would carry that out again
 """
 
 from __future__ import annotations
@@ -57,18 +60,25 @@ _OF_TOPICS = (
 )
 """Sections that a snapshot of a queue's has not: who knows no topics can read that one."""
 
-_OF_RELAYS = (JournalSection.RELAYED,)
-"""Sections that only a snapshot of a relay's target has, for the same reason."""
+_OF_SOME = (JournalSection.RELAYED, JournalSection.TRANSACTIONS)
+"""Sections that only a snapshot of a relay's target, or of an entity with transactions, has, for
+the same reason."""
+
+_OF_ENTRIES = (
+    JournalSection.NUMBERS,
+    JournalSection.PART,
+    JournalSection.GAPS,
+    JournalSection.DECISION,
+    JournalSection.ASKED,
+)
+"""Sections of entries that are no snapshots."""
 
 _OPTIONAL = tuple(kind for kind in JournalSection if kind & sections.OPTIONAL)
 
 _NEEDED = tuple(
-    kind
-    for kind in JournalSection
-    if kind not in (JournalSection.NUMBERS, JournalSection.PART, JournalSection.GAPS)
-    and kind not in _OF_TOPICS + _OF_RELAYS + _OPTIONAL
+    kind for kind in JournalSection if kind not in _OF_ENTRIES + _OF_TOPICS + _OF_SOME + _OPTIONAL
 )
-_IN_SNAPSHOT = _NEEDED + _OF_TOPICS + _OF_RELAYS + _OPTIONAL
+_IN_SNAPSHOT = _NEEDED + _OF_TOPICS + _OF_SOME + _OPTIONAL
 
 _ENCODED = {
     JournalSection.PENDING: "pending",
@@ -82,6 +92,7 @@ _ENCODED = {
     JournalSection.ACCEPTED: "accepted",
     JournalSection.FORWARDED: "forwarded",
     JournalSection.RELAYED: "relayed",
+    JournalSection.TRANSACTIONS: "transactions",
 }
 """Section -> attribute of a snapshot that holds it as it is."""
 
@@ -118,6 +129,7 @@ class Snapshot:
         left_out: encoded, the subscriptions that are left out (`machine.inbox.left_out`).
         forwarded: encoded, the last messages forwarded to the entity (`machine.inbox.forwarded`).
         relayed: encoded, the messages relayed to the entity (`machine.inbox.relayed`).
+        transactions: encoded, what transactions have decided (`machine.inbox.decided`).
         skipped: how many numbers were passed over, by short id (`wire.gaps`).
     """
 
@@ -140,6 +152,7 @@ class Snapshot:
     left_out: bytes = b""
     forwarded: bytes = b""
     relayed: bytes = b""
+    transactions: bytes = b""
     skipped: dict[bytes, int] = field(default_factory=dict)
 
     def encode(self, serial: int) -> list[bytes]:

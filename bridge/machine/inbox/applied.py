@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bridge.machine.inbox.arrival import ReplyTo
+from bridge.machine.inbox.arrival import Commit, ReplyTo
 from bridge.machine.inbox.publication import Publication
 from bridge.wire import stamp
 
@@ -35,8 +35,11 @@ class Applied(NamedTuple):
     Attributes:
         unplaced: the scheduled messages that the journal alone has: their buckets are not made yet,
             so the arrival stays unacked until each is in a bucket, or active.
+        goes_on: the command that is to be carried out when the publications are confirmed, before
+            anything else; only then the arrival is acked.
     """
 
     publications: Sequence[Publication]
     answer: SenderAnswer | None = None
     unplaced: Sequence[Unplaced] = ()
+    goes_on: Commit | None = None

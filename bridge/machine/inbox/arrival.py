@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from bridge.model.name import SHORT_ID_BYTES
 from bridge.model.session_id import fold
-from bridge.wire import envelope, headers
+from bridge.wire import commits, envelope, headers, inquiries
 from bridge.wire.basic import Properties, python_value, with_fields
 from bridge.wire.canonical import is_canonical
+from bridge.wire.commits import CommitContent, LockedMessage
 from bridge.wire.digest import of_text
-from bridge.wire.envelope import Item, MalformedEnvelope, Operation
+from bridge.wire.envelope import Envelope, Item, MalformedEnvelope, Operation
 from bridge.wire.native import clean
 from bridge.wire.relay_source import field, said_in_front, target_in_front
 from bridge.wire.sessions import session_id_of
@@ -137,7 +138,41 @@ class Move:
     reply_to: ReplyTo | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A command: carry out a transaction, all of it or nothing (`machine.inbox.commits`).
+
+    Attributes:
+        identity: the transaction's id.
+        fault: why it cannot be carried out, whatever it has: one of its messages cannot be read.
+        is_decided: its decision is confirmed, and its messages follow (`Applied.goes_on`).
+    """
+
+    identity: bytes
+    content: CommitContent
+    reply_to: ReplyTo | None = None
+    fault: str = ""
+    is_decided: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """A question: which of these messages, that come again, have transactions settled?"""
+
+    identity: bytes
+    messages: Sequence[LockedMessage]
+    reply_to: ReplyTo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """A report: the outcomes of these messages are carried out."""
+
+    messages: Sequence[LockedMessage]
+
+
 Command = SendCommand | Cancel | Move | Used | ExpiredUnnumbered | RefusedItem | TokenArrival
+TransactionCommand = Commit | Inquiry | CarriedOut
 
 
 def read(
@@ -147,7 +182,7 @@ def read(
     detects_duplicates: bool = False,
     folds_keys: bool = False,
     comes_again: bool = False,
-) -> Command:
+) -> Command | TransactionCommand:
     """Return the command of an arrival; an unreadable arrival is `RefusedItem`.
 
     Args:
@@ -162,6 +197,9 @@ def read(
         command = _read(properties, body, detects_duplicates, comes_again)
         if folds_keys and isinstance(command, SendCommand | Move):
             for item in command.items:
+                fold_key(item)
+        elif folds_keys and isinstance(command, Commit):
+            for item in command.content.sends:
                 fold_key(item)
         elif folds_keys and isinstance(command, ExpiredUnnumbered | RefusedItem):
             fold_key(command.item)
@@ -188,7 +226,9 @@ def refuse(properties: bytes, body: bytes, reason: str, description: str) -> Ref
     return RefusedItem(item, reason, description)
 
 
-def _read(properties: bytes, body: bytes, detects_duplicates: bool, comes_again: bool) -> Command:
+def _read(
+    properties: bytes, body: bytes, detects_duplicates: bool, comes_again: bool
+) -> Command | TransactionCommand:
     if properties == envelope.SILENT_PROPERTIES:
         return _read_envelope(properties, body, None)
     try:
@@ -212,9 +252,13 @@ def _read(properties: bytes, body: bytes, detects_duplicates: bool, comes_again:
     return SendCommand(None, (item,), comes_again=comes_again)
 
 
-def _read_envelope(properties: bytes, body: bytes, reply_to: ReplyTo | None) -> Command:
+def _read_envelope(
+    properties: bytes, body: bytes, reply_to: ReplyTo | None
+) -> Command | TransactionCommand:
     try:
         read = envelope.decode(body)
+        if read.sections:
+            return _read_sections(read, reply_to)
         # Whoever waits for all numbers gets them all, or none.
         is_all = reply_to is not None or read.operation is Operation.MOVE
         is_whole = len(read.items) == 1 or is_all
@@ -229,6 +273,21 @@ def _read_envelope(properties: bytes, body: bytes, reply_to: ReplyTo | None) -> 
     if read.operation is Operation.USED:
         return Used(read.identity[:SHORT_ID_BYTES], read.used, reply_to)
     return SendCommand(read.identity, read.items, reply_to, refused=refused)
+
+
+def _read_sections(read: Envelope, reply_to: ReplyTo | None) -> TransactionCommand:
+    """Return the command of an envelope of transactions; raises MalformedEnvelope."""
+    if read.operation is Operation.INQUIRE:
+        return Inquiry(read.identity, inquiries.decode(read.sections), reply_to)
+    if read.operation is Operation.CARRIED_OUT:
+        return CarriedOut(inquiries.decode(read.sections))
+    content = commits.decode(read.sections)
+    fault = ""
+    try:
+        make_ready(content.sends, is_whole=True)
+    except Exception as error:  # its sender waits for a verdict
+        fault = f"A message cannot be read: {error}"[:500]
+    return Commit(read.identity, content, reply_to, fault)
 
 
 def make_ready(

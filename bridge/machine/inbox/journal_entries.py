@@ -17,7 +17,9 @@ from bridge.machine.inbox.sequencer_memory import Memory
 from bridge.machine.inbox.wheel import BucketKey
 from bridge.model.entity import SendEntity
 from bridge.topology import names
-from bridge.wire import gaps, journal, stamp
+from bridge.wire import decisions, gaps, journal, stamp
+from bridge.wire.commits import LockedMessage
+from bridge.wire.decisions import Decision
 from bridge.wire.journal import BucketState, JournalSection
 from bridge.wire.snapshot import Snapshot
 
@@ -100,6 +102,16 @@ class JournalEntries:
         properties = stamp.put(journal.entry_properties(journal.GAP), self._copy_moved)
         return self.entry(properties, gaps.encode(found))
 
+    def note_decision(self, decision: Decision) -> Publication:
+        """Return the entry that notes what was decided about a commit."""
+        properties = journal.entry_properties(journal.DECISION)
+        return self.entry(properties, decisions.encode_decision(decision))
+
+    def note_asked(self, inquiry: bytes, messages: Sequence[LockedMessage]) -> Publication:
+        """Return the entry that notes which messages were asked for; perhaps none."""
+        properties = journal.entry_properties(journal.ASKED)
+        return self.entry(properties, decisions.encode_asked(inquiry, messages))
+
     def segment(self, rows: bytes) -> Publication:
         """Return a segment of the entity's history; it is no entry of the journal."""
         properties = journal.entry_properties(journal.ACCEPTED)
@@ -140,6 +152,7 @@ class JournalEntries:
             left_out=encode_left_out(memory.left_out),
             forwarded=memory.forwarded.encode(),
             relayed=memory.relayed.encode(),
+            transactions=memory.decided.encode(),
             skipped=memory.skipped,
         )
         return [self.entry(_SNAPSHOT_PROPERTIES, part) for part in whole.encode(self.entries)]

@@ -1,6 +1,9 @@
 """The known messages: numbered by earlier terms of a sequencer, and possible to come again.
 
 A snapshot holds them, so that a reader of the snapshot need not read the entries of earlier terms.
+A commit that was decided is known, too, as if it were a message: its identity is `decision_key`,
+its number the verdict. When its arrival comes again, it may have to be carried out further.
+
 Messages of one envelope stand together: they have one identity but for its last four bytes, which
 count, and mostly consecutive numbers.
 
@@ -23,6 +26,9 @@ from bridge.wire.sections import MalformedEntry
 _WAITS = -(2**63)
 """In place of an enqueued time: the message waits for its time."""
 
+_DECISION = b"\xff" * (ITEM_IDENTITY_BYTES - IDENTITY_BYTES)
+"""In place of a message's place in its envelope."""
+
 _KNOWN = struct.Struct(">16sIqqIB")
 _SIZE = struct.Struct(">I")
 _NUMBER = struct.Struct(">q")
@@ -43,6 +49,15 @@ class Known(NamedTuple):
     enqueued_ms: int | None
     is_trusted: bool
     copies: bytes = b""
+
+
+def decision_key(identity: bytes) -> bytes:
+    """Return the identity under which the decision about a commit is known.
+
+    Args:
+        identity: the transaction's id, 16 bytes; no commit has so many messages.
+    """
+    return identity + _DECISION
 
 
 def encode_copies(known: dict[bytes, Known]) -> bytes:

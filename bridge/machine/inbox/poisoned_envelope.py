@@ -10,13 +10,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bridge.machine.inbox.applied import Applied, Unplaced
-from bridge.machine.inbox.arrival import Command, RefusedItem, SendCommand, unreadable
+from bridge.machine.inbox.arrival import (
+    Command,
+    RefusedItem,
+    SendCommand,
+    TransactionCommand,
+    unreadable,
+)
 from bridge.machine.inbox.publication import Publication
 from bridge.machine.inbox.sequencer import Sequencer
 from bridge.wire.envelope import Item
 
 
-def is_divisible(command: Command) -> bool:
+def is_divisible(command: Command | TransactionCommand) -> bool:
     """Whether a command has several messages, and nobody waits for all their numbers at once."""
     return type(command) is SendCommand and len(command.items) > 1 and command.reply_to is None
 

@@ -30,11 +30,13 @@ from collections.abc import Collection, Iterable
 from typing import TypeVar
 
 from bridge.machine.inbox.accepted_ids import row
+from bridge.machine.inbox.decided import Decided
 from bridge.machine.inbox.forwarded import Forwarded
 from bridge.machine.inbox.known import (
     Known,
     add_activated_copies,
     add_copies,
+    decision_key,
     decode_activated,
     decode_cancelled,
     decode_known,
@@ -47,8 +49,9 @@ from bridge.machine.inbox.sequencer_memory import Memory, blank
 from bridge.machine.inbox.wheel import BucketKey, Wheel
 from bridge.machine.usage.idleness import Uses
 from bridge.model import number as numbering
-from bridge.wire import copies, forwarded, gaps, headers, journal
+from bridge.wire import copies, decisions, forwarded, gaps, headers, journal
 from bridge.wire.basic import Properties, Table
+from bridge.wire.decisions import Decision
 from bridge.wire.envelope import DIGEST_BYTES, IDENTITY_BYTES
 from bridge.wire.journal import BucketState, JournalSection
 from bridge.wire.relay_source import said_in
@@ -176,6 +179,10 @@ class Replay:
             )
         elif kind == journal.GAP.encode():
             self._skipped(gaps.decode(body))
+        elif kind == journal.DECISION.encode():
+            self._decided(decisions.decode_decision(body))
+        elif kind == journal.ASKED.encode():
+            self._memory.decided.note_asked(*decisions.decode_asked(body))
         elif kind == journal.MARKER.encode():
             self._marked(journal.Marker.decode(body), basic.reply_to)
         elif kind == journal.COMMIT.encode():
@@ -247,6 +254,7 @@ class Replay:
         memory.history.learn_open(snapshot.accepted)
         memory.forwarded = Forwarded.decode(snapshot.forwarded)
         memory.relayed = RelayedCopies.decode(snapshot.relayed)
+        memory.decided = Decided.decode(snapshot.transactions)
         memory.wheel = Wheel()
         for level, slot, is_safe in snapshot.buckets:
             memory.wheel.add(BucketKey(level, slot), is_provisional=not is_safe)
@@ -341,6 +349,15 @@ class Replay:
         identity = table.get(headers.IDENTITY, ("V", None))[1]
         if isinstance(identity, bytes):
             self._memory.cancelled.add(identity[:-4])
+
+    def _decided(self, decision: Decision) -> None:
+        self._memory.decided.decide(decision)
+        if decision.cancels:
+            self._memory.uses.is_doubtful = True
+        for number in decision.cancels:
+            self._gone.add(number)
+            self._memory.pending.remove(number)
+        self._learn(decision_key(decision.identity), Known(decision.verdict, 0, is_trusted=False))
 
     def _bucket(self, body: bytes) -> None:
         level, slot, state = journal.decode_bucket(body)

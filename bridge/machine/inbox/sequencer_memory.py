@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from bridge.machine.inbox.accepted_ids import History
 from bridge.machine.inbox.came import Came
+from bridge.machine.inbox.decided import Decided
 from bridge.machine.inbox.forwarded import Forwarded
 from bridge.machine.inbox.known import Known
 from bridge.machine.inbox.left_out import Missed
@@ -37,6 +38,7 @@ class Memory:
         left_out: the subscriptions whose queues take nothing, by their short ids.
         forwarded: the last messages forwarded to the entity.
         relayed: the messages that relays have copied to the entity, and that may come again.
+        decided: what transactions have decided.
         skipped: how many numbers were passed over (`wire.gaps`), by short id; the entity's own by
             `gaps.OWN`.
     """
@@ -55,6 +57,7 @@ class Memory:
     left_out: dict[bytes, Missed] = field(default_factory=dict)
     forwarded: Forwarded = field(default_factory=Forwarded)
     relayed: RelayedCopies = field(default_factory=RelayedCopies)
+    decided: Decided = field(default_factory=Decided)
     skipped: dict[bytes, int] = field(default_factory=dict)
 
     @property

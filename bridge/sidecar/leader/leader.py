@@ -28,6 +28,7 @@ import contextlib
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from bridge.background.waits import Wait
 from bridge.broker.connection.address import is_there, take_address
@@ -41,7 +42,8 @@ from bridge.broker.ready_counts import queue_state
 from bridge.engine.clock import now_ms
 from bridge.machine.inbox import arrival
 from bridge.machine.inbox.applied import Applied
-from bridge.machine.inbox.arrival import Command, SendCommand
+from bridge.machine.inbox.arrival import Command, Commit, SendCommand, TransactionCommand
+from bridge.machine.inbox.commits import apply_transaction
 from bridge.machine.inbox.journal_entries import commit_marker
 from bridge.machine.inbox.poisoned_envelope import apply_each, is_divisible
 from bridge.machine.inbox.publication import Publication
@@ -60,6 +62,7 @@ from bridge.sidecar.leader.ownership_token import SITE, OwnershipToken
 from bridge.sidecar.leader.snapshots import Snapshots
 from bridge.sidecar.leader.takeover import read_journal, take_over
 from bridge.sidecar.leader.target_search import TargetSearch
+from bridge.sidecar.leader.transfer_queue import TransferQueue
 from bridge.sidecar.leader.unacked_arrivals import UnackedArrival, UnackedArrivals
 from bridge.sidecar.shared_connection import SharedConnection
 from bridge.topology import names, parts
@@ -89,6 +92,10 @@ BESIDE_S = STOP_S / 2
 KEPT_S = 60.0
 """How long a term that lacks a resource keeps its inbox: the bridge makes it again within a poll of
 the definitions, unless it may not."""
+
+
+Apply = Callable[[Sequencer, Any, int], Applied]
+"""Carries out a command at a time (UTC ms)."""
 
 
 async def _first(*waits: Awaitable[object], within_s: float | None = None) -> None:
@@ -171,6 +178,7 @@ class Leader:
         self._clock = clock
         self._made_again = made_again
         self._search = TargetSearch(self, looked)
+        self._transfers = TransferQueue(self, connection)
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -574,7 +582,10 @@ class Leader:
             )
             if is_held and not isinstance(command, arrival.TokenArrival | arrival.Used):
                 return
-            if self._search.must_wait(command):
+            if isinstance(command, TransactionCommand):
+                if self._transfers.must_wait(command):
+                    return
+            elif self._search.must_wait(command):
                 return
             if type(command) is arrival.TokenArrival:
                 self._token.take(delivery, command.term, self.in_flight)
@@ -605,9 +616,12 @@ class Leader:
             self._inherited.count()
             self._arrivals.done()
 
-    def _carry_out(self, delivery: Delivery, command: Command) -> None:
+    def _carry_out(self, delivery: Delivery, command: Command | TransactionCommand) -> None:
         """Carry out one arrival; if it needs a bucket first, when that is made."""
         self._inherited.count()
+        if isinstance(command, TransactionCommand):
+            self._number_or_refuse(delivery, command)
+            return
         native = _native_in(command)
         if native is not None and self._inherited.has_returned(native):
             self.in_flight.ack(delivery, site="sequencer.number")
@@ -621,7 +635,10 @@ class Leader:
         self._buckets.messages.await_bucket(where, native.scheduled_ms, number, len(delivery.body))
 
     def _number_or_refuse(
-        self, delivery: Delivery, command: Command, unacked: UnackedArrival | None = None
+        self,
+        delivery: Delivery,
+        command: Command | TransactionCommand,
+        unacked: UnackedArrival | None = None,
     ) -> None:
         """Give an arrival its numbers; on an error dead-letter it, of an envelope what fails.
 
@@ -633,8 +650,10 @@ class Leader:
         elif type(command) is SendCommand:
             for _, description in command.refused:
                 self.note_poison("inbox", names.inbox(self.name), description)
+        is_numbered = not isinstance(command, TransactionCommand)
+        apply: Apply = Sequencer.apply if is_numbered else apply_transaction
         try:
-            self._number(delivery, command, unacked=unacked)
+            self._number(delivery, command, apply, unacked)
         except BrokerError:
             raise
         except Exception as error:
@@ -653,23 +672,27 @@ class Leader:
     def _number(
         self,
         delivery: Delivery,
-        command: Command,
-        apply: Callable[[Sequencer, Command, int], Applied] = Sequencer.apply,
+        command: Command | TransactionCommand,
+        apply: Apply = Sequencer.apply,
         unacked: UnackedArrival | None = None,
     ) -> None:
-        if type(command) is not SendCommand or not command.first:
+        if not _is_rest(command):
             self._token.arrivals += 1
             self.meters.arrivals += 1
         sequencer = self.sequencer
         first_entry = sequencer.journal.entries
-        publications, answer, unplaced = apply(sequencer, command, self._clock())
+        publications, answer, unplaced, goes_on = apply(sequencer, command, self._clock())
         acks: Acks = ((delivery.channel, delivery.tag),)
         then: Callable[[], None] | None = None
-        if unplaced and unacked is None:
+        if (unplaced or goes_on) and unacked is None:
             unacked = self.unacked.add(delivery, first_entry)
         if unacked is not None:
             acks = ()
-            if unplaced:
+            if goes_on is not None:
+                unacked.left = 1
+                self.in_flight.holds += 1
+                then = partial(_rest, self, delivery, goes_on, unacked)
+            elif unplaced:
                 then = self._buckets.messages.await_stored(unacked, unplaced)
             elif publications:
                 unacked.left += 1
@@ -727,6 +750,23 @@ class Leader:
             self.fail(self.over)
 
 
-def _native_in(command: Command) -> Item | None:
+def _rest(leader: Leader, delivery: Delivery, command: Commit, unacked: UnackedArrival) -> None:
+    """Carry out what waited until a command's first publications were confirmed."""
+    leader.in_flight.holds -= 1
+    try:
+        leader._number(delivery, command, apply_transaction, unacked)
+        leader.unacked.count_out(unacked)
+    except Exception as error:
+        leader.fail(error)
+
+
+def _is_rest(command: Command | TransactionCommand) -> bool:
+    """Whether the first part of the arrival was carried out before."""
+    if type(command) is SendCommand:
+        return command.first > 0
+    return type(command) is Commit and command.is_decided
+
+
+def _native_in(command: Command | TransactionCommand) -> Item | None:
     """Return the native message of a command, which has no identity; `None`: it has none."""
     return command.items[0] if type(command) is SendCommand and command.identity is None else None

@@ -25,8 +25,16 @@ from hypothesis.stateful import (
 )
 
 from bridge.machine.inbox import large_envelope
-from bridge.machine.inbox.applied import Unplaced
-from bridge.machine.inbox.arrival import Cancel, Move, SendCommand, read
+from bridge.machine.inbox.applied import Applied, SenderAnswer, Unplaced
+from bridge.machine.inbox.arrival import (
+    Cancel,
+    Command,
+    Commit,
+    Move,
+    SendCommand,
+    TransactionCommand,
+    read,
+)
 from bridge.machine.inbox.journal_entries import commit_marker, is_snapshot, marker
 from bridge.machine.inbox.large_envelope import LargeEnvelope
 from bridge.machine.inbox.publication import Publication
@@ -70,6 +78,7 @@ CHANGED = short_id("changed")
 TAKING = [short_id(each.incarnation) for each in SUBSCRIPTIONS if each.rules != TAKES_NOTHING]
 JOURNAL = names.journal("orders")
 BUCKETS = names.bucket_prefix("orders")
+TRANSFERS = names.transfer_queue("orders")
 BARE = Properties(delivery_mode=2).encode()
 WIDE_MS = 1_000_000_000
 PART_BYTES = 60
@@ -86,6 +95,8 @@ class Flight:
     waiting: int | None = None
     unplaced: Sequence[Unplaced] = ()
     is_move: bool = False
+    answer: SenderAnswer | None = None
+    goes_on: Commit | None = None
 
 
 @dataclass
@@ -98,11 +109,15 @@ class Rabbit:
     active: list[bytes] = field(default_factory=list)
     journal: list[tuple[bytes, bytes]] = field(default_factory=list)
     bucket: dict[int, bytes] = field(default_factory=dict)
+    transfers: list[bytes] = field(default_factory=list)
     stored: int = 0
     fingerprint: int = 0
 
     def take(self, publication: Publication, *, is_journal: bool, is_queue: bool) -> None:
         """Store a publication in some of the queues that it goes to."""
+        if publication.routing_key == TRANSFERS:
+            self.transfers += [publication.body] * is_queue
+            return
         if is_journal:
             self.journal.append((publication.properties, publication.body))
         if is_queue and publication.exchange:
@@ -204,6 +219,8 @@ class SequencerUnderKills(RuleBasedStateMachine):
         for each in steps:
             self.rabbit.take(each, is_journal=True, is_queue=True)
         self.flights = []
+        for flight in again:
+            self.answered(flight.answer)
         parts = self.sequencer.snapshot(term, fingerprint, 0)
         reached = len(parts) if cut is None else cut[0] - len(steps)
         for each in parts[:reached]:
@@ -252,6 +269,8 @@ class SequencerUnderKills(RuleBasedStateMachine):
     def arrive(self) -> None:
         """A leader carries out the next message of the inbox that is not acked, or a part of it."""
         assert self.sequencer is not None
+        if any(flight.goes_on is not None for flight in self.flights):
+            self.confirm_all()  # the rest of that command comes first
         while self.next < len(self.rabbit.inbox) and self.next in self.rabbit.acked:
             self.next += 1
         if self.next == len(self.rabbit.inbox):
@@ -264,19 +283,35 @@ class SequencerUnderKills(RuleBasedStateMachine):
         if self.large is not None and not self.large.is_checked:
             self.large.check()
         command = read(*arrived) if self.large is None else self.large.part()
-        assert isinstance(command, SendCommand | Cancel | Move)
-        outcome = self.sequencer.apply(command, self.now_ms)
+        self._carry_out(self.next, command)
+        if self.large is None or self.large.is_over:
+            self.large = None
+            self._count_out(self.next)
+            self.next += 1
+
+    def _carry_out(self, arrival: int, command: Command | TransactionCommand) -> None:
+        outcome = self.carry_out(command)
         for each in outcome.publications:
             if headers.WAITING in _table(each.properties):
                 due_ms = stamp.unwait(each.properties).due_ms
                 assert due_ms > self.now_ms, "what is due needs no bucket"
         if outcome.publications:
-            self.left[self.next] += max(len(outcome.unplaced), 1)
-            self._publish(list(outcome.publications), self.next, unplaced=outcome.unplaced)
-        if self.large is None or self.large.is_over:
-            self.large = None
-            self._count_out(self.next)
-            self.next += 1
+            self.left[arrival] += max(len(outcome.unplaced), 1)
+            self._publish(list(outcome.publications), arrival, unplaced=outcome.unplaced)
+            self.flights[-1].answer = outcome.answer
+            self.flights[-1].goes_on = outcome.goes_on
+        else:
+            self.answered(outcome.answer)
+
+    def carry_out(self, command: Command | TransactionCommand) -> Applied:
+        """Have the sequencer carry out a command."""
+        assert self.sequencer is not None
+        assert isinstance(command, SendCommand | Cancel | Move)
+        return self.sequencer.apply(command, self.now_ms)
+
+    def answered(self, answer: SenderAnswer | None) -> None:
+        """A sender gets its answer; here nobody waits for one."""
+        assert answer is None
 
     @precondition(lambda self: self.unplaced)
     @rule()
@@ -338,10 +373,18 @@ class SequencerUnderKills(RuleBasedStateMachine):
                 assert flight.arrival is not None
                 self.unplaced += [(flight.arrival, each) for each in flight.unplaced]
             elif flight.arrival is not None:
+                if flight.goes_on is not None:
+                    self._carry_out(flight.arrival, flight.goes_on)
                 self._count_out(flight.arrival)
             if flight.waiting is not None:
                 del self.rabbit.bucket[flight.waiting]
+            self.answered(flight.answer)
         del self.flights[:count], self.first_entry[:count]
+
+    def confirm_all(self) -> None:
+        """RabbitMQ confirms all, and what follows from that."""
+        while self.flights:
+            self.confirm(len(self.flights))
 
     @precondition(lambda self: self.rabbit.acking)
     @rule(count=st.integers(1, 8))
@@ -419,7 +462,7 @@ class SequencerUnderKills(RuleBasedStateMachine):
     @rule()
     def stop(self) -> None:
         """The bridge ends in order, when all is confirmed, and the next one comes."""
-        self.confirm(len(self.flights))
+        self.confirm_all()
         self.take_acks(len(self.rabbit.acking))
         self._commit()
         self._begin_term(None)
@@ -520,9 +563,9 @@ class SequencerUnderKills(RuleBasedStateMachine):
         for _ in range(3):
             while self.next < len(self.rabbit.inbox):
                 self.arrive()
-            self.confirm(len(self.flights))
+            self.confirm_all()
             self.pass_time(WIDE_MS)
-            self.confirm(len(self.flights))
+            self.confirm_all()
         self.numbers_and_messages_belong_together()
         for stored in self._stored():
             active = set(stored)

@@ -1,0 +1,190 @@
+"""Commits of transactions, as an entity's leader carries them out: all or nothing, and once.
+
+**Theory.** A commit is one arrival of the inbox. Its decision is the first entry that it puts into
+the journal, and its messages follow on the same channel. So a journal that has one of them has the
+decision, and a leader without the decision has published nothing that a journal knows. What may
+refuse a commit stands in the journal before its decision, or in the inbox before its arrival: a
+successor without the decision decides as the first leader did. Only a message to be cancelled may
+become due meanwhile. RabbitMQ, killed at that instant, may have a message in its queue that the
+journal has not: so the messages of a commit that cancels wait until its decision is confirmed.
+
+    comes for the first time      decide; when it can be carried out: decision, messages, transfers
+    the same, and cancels         the decision; when that is confirmed, messages and transfers
+    decided, may be cut short     (`Known`) the decision again, and what the journal lacks
+    decided, and carried out      the answer alone
+
+An arrival may come again because its ack was lost, and another one of the same identity because its
+sender had no answer. When the decision is repeated it is an entry of this term, as its messages
+are; so a later term knows it again as one that may be cut short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bridge.machine.inbox.applied import Applied, SenderAnswer
+from bridge.machine.inbox.arrival import (
+    Commit,
+    Inquiry,
+    SendCommand,
+    TransactionCommand,
+)
+from bridge.machine.inbox.known import decision_key
+from bridge.machine.inbox.poisoned_envelope import apply_each
+from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.topology import names
+from bridge.wire import headers
+from bridge.wire.basic import Properties, text
+from bridge.wire.commits import (
+    INQUIRY_BYTES,
+    NO_INQUIRY,
+    CommitVerdict,
+    TransferredEnvelope,
+    encode_verdict,
+)
+from bridge.wire.decisions import Decision
+from bridge.wire.inquiries import encode_answer
+from bridge.wire.reply import encode_found
+
+NOT_SCHEDULED = "The message with SequenceNumber = {number} is not scheduled, or no longer."
+REFUSED_BEFORE = "The transaction was refused before."
+
+
+def apply_transaction(sequencer: Sequencer, command: TransactionCommand, now_ms: int) -> Applied:
+    """Carry out a command about transactions.
+
+    Raises:
+        Exception: the command failed, and has changed nothing.
+    """
+    if isinstance(command, Commit):
+        return _commit(sequencer, command, now_ms)
+    if isinstance(command, Inquiry):
+        return _answer(sequencer, command)
+    sequencer.memory.decided.close(command.messages)
+    return Applied(())
+
+
+def _commit(sequencer: Sequencer, command: Commit, now_ms: int) -> Applied:
+    memory = sequencer.memory
+    known = memory.known.get(decision_key(command.identity))
+    verdict = memory.decided.verdict_of(command.identity)
+    if command.is_decided:
+        return _follow(sequencer, command, _sent(sequencer, command, now_ms))
+    if known is not None:
+        verdict = CommitVerdict(known.number)
+    if verdict is None:
+        return _decide(sequencer, command, now_ms)
+    if known is None or verdict is CommitVerdict.REFUSED:
+        # What was published for it may be on its way: the answer waits for that.
+        barrier = sequencer.journal.note_asked(NO_INQUIRY, ())
+        reason = REFUSED_BEFORE if verdict is CommitVerdict.REFUSED else ""
+        return Applied((barrier,), _told(command, verdict, reason))
+    made = _sent(sequencer, command, now_ms)
+    if known.is_trusted:
+        return made._replace(answer=_told(command, verdict))
+    del memory.known[decision_key(command.identity)]
+    return _follow(sequencer, command, made, _note(sequencer, command))
+
+
+def _sent(sequencer: Sequencer, command: Commit, now_ms: int) -> Applied:
+    """Return the messages of a commit that is decided.
+
+    What cannot be stored is a dead letter, as of any envelope whose sender was told that it is.
+    """
+    sends = SendCommand(command.identity, command.content.sends)
+    try:
+        return sequencer.apply(sends, now_ms)
+    except Exception:
+        return apply_each(sequencer, sends, now_ms)
+
+
+def _decide(sequencer: Sequencer, command: Commit, now_ms: int) -> Applied:
+    """Decide about a commit that comes for the first time."""
+    content = command.content
+    made = Applied(())
+    reason = command.fault or _refusal(sequencer, command)
+    if not reason and content.sends:
+        before = sequencer.checkpoint()
+        sends = SendCommand(command.identity, content.sends)
+        try:
+            made = sequencer.apply(sends, now_ms)
+        except Exception as error:
+            reason = f"A message cannot be stored: {type(error).__name__}: {error}"[:500]
+        else:
+            if content.cancels:
+                sequencer.take_back(sends, before)
+    if not reason and content.cancels:
+        note = _note(sequencer, command)
+        return Applied((note,), goes_on=replace(command, is_decided=True))
+    if not reason:
+        return _follow(sequencer, command, made, _note(sequencer, command))
+    decision = Decision(command.identity, CommitVerdict.REFUSED)
+    sequencer.memory.decided.decide(decision)
+    entry = sequencer.journal.note_decision(decision)
+    return Applied((entry,), _told(command, CommitVerdict.REFUSED, reason))
+
+
+def _refusal(sequencer: Sequencer, command: Commit) -> str:
+    """Return why a commit cannot be carried out; "" if it can."""
+    memory = sequencer.memory
+    for outcome in command.content.outcomes:
+        if reason := memory.decided.refusal_of(outcome):
+            return reason
+    for number in command.content.cancels:
+        if number not in memory.pending:
+            return NOT_SCHEDULED.format(number=number)
+    return ""
+
+
+def _note(sequencer: Sequencer, command: Commit) -> Publication:
+    """Note that a commit is to be carried out, and return the entry that says so."""
+    content, memory = command.content, sequencer.memory
+    kept = [each for each in content.outcomes if each.is_kept]
+    decision = Decision(command.identity, CommitVerdict.COMMITTED, kept, content.cancels)
+    memory.decided.decide(decision)
+    for number in content.cancels:
+        memory.pending.remove(number)
+    return sequencer.journal.note_decision(decision)
+
+
+def _follow(
+    sequencer: Sequencer, command: Commit, made: Applied, *decision: Publication
+) -> Applied:
+    """Return the messages and the transfers of a commit, behind its decision."""
+    path = sequencer.entity.path
+    publications = (
+        *decision,
+        *made.publications,
+        *[_transfer(path, each) for each in command.content.transfers],
+    )
+    return Applied(publications, _told(command, CommitVerdict.COMMITTED), made.unplaced)
+
+
+def _transfer(path: str, transfer: TransferredEnvelope) -> Publication:
+    """Return the publication of a message for another entity; the journal does not have it.
+
+    It is published again when it may be lost; its target knows the envelope.
+    """
+    properties = Properties(headers={headers.TRANSFER_TO: text(transfer.path)}, delivery_mode=2)
+    return Publication("", names.transfer_queue(path), properties.encode(), transfer.body)
+
+
+def _answer(sequencer: Sequencer, command: Inquiry) -> Applied:
+    """Tell the outcomes of messages, behind the confirms of all that they follow from."""
+    decided = sequencer.memory.decided
+    told = [decided.told_of(each) for each in command.messages]
+    free = [each for each, one in zip(command.messages, told, strict=True) if one is None]
+    inquiry = command.identity[:INQUIRY_BYTES]
+    decided.note_asked(inquiry, free)
+    answer = None
+    if command.reply_to is not None:
+        answer = SenderAnswer(command.reply_to, encode_found(encode_answer(told)), after_all=True)
+    return Applied((sequencer.journal.note_asked(inquiry, free),), answer)
+
+
+def _told(command: Commit, verdict: CommitVerdict, reason: str = "") -> SenderAnswer | None:
+    if command.reply_to is None:
+        return None
+    body = encode_found(encode_verdict(verdict, reason))
+    return SenderAnswer(command.reply_to, body, after_all=True)

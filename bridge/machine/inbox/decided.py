@@ -1,0 +1,207 @@
+"""What an entity's leader has decided about transactions, and which messages were asked for.
+
+A commit is decided once, however often it arrives; so verdicts are kept. RabbitMQ does not confirm
+acks, so a message may come again whose outcome was decided and carried out; so outcomes are kept.
+An outcome is open until its lock's owner says that it is carried out. Then a copy that comes again
+is dropped, whatever the outcome was: what it led to is in its next place already. So many outcomes
+are kept; closed ones are forgotten before open ones.
+
+An inquiry is a fence: RabbitMQ has given the message to whoever asks, and a commit by an earlier
+lock on it may still be on its way.
+
+    section   VERDICTS: transaction's id 16 bytes | verdict u8, repeated
+              CLOSED: locked message 23 bytes, repeated
+              OPEN: outcomes (`wire.commits`)
+              ASKED: source 7 bytes | sequence number i64 | inquiry 8 bytes, repeated
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from collections.abc import Iterable
+from enum import IntEnum
+
+from bridge.wire import sections
+from bridge.wire.commits import (
+    INQUIRY_BYTES,
+    NO_INQUIRY,
+    CommitVerdict,
+    LockedMessage,
+    LockOutcome,
+    OutcomeKind,
+    decode_messages,
+    decode_outcomes,
+    encode_message,
+    encode_outcomes,
+)
+from bridge.wire.decisions import Decision
+from bridge.wire.envelope import IDENTITY_BYTES, SOURCE_BYTES
+from bridge.wire.inquiries import Told
+from bridge.wire.sections import MalformedEntry
+
+KEPT_MAX = 65_536
+"""So many verdicts, outcomes and asked messages are kept, of each: at most 5 MB in a snapshot."""
+
+SETTLED_BEFORE = "Another transaction has settled the message with SequenceNumber = {number}."
+LOCK_LOST = "The lock of the message with SequenceNumber = {number} was lost before the commit."
+
+_DROP: Told = OutcomeKind.COMPLETE, b""
+
+_VERDICT = struct.Struct(f">{IDENTITY_BYTES}sB")
+_ASKED = struct.Struct(f">{SOURCE_BYTES}sq{INQUIRY_BYTES}s")
+_Key = tuple[bytes, int]
+
+
+class DecidedSection(IntEnum):
+    """The kinds of sections."""
+
+    VERDICTS = 1
+    CLOSED = 2
+    OPEN = 3
+    ASKED = 4
+
+
+class Decided:
+    """The verdicts, outcomes and inquiries of one entity.
+
+    Outcomes are by queue and number: of two outcomes of a message the later one counts, which is of
+    a higher generation.
+    """
+
+    def __init__(self) -> None:
+        self._verdicts: OrderedDict[bytes, CommitVerdict] = OrderedDict()
+        self._open: OrderedDict[_Key, LockOutcome] = OrderedDict()
+        self._closed: OrderedDict[_Key, LockedMessage] = OrderedDict()
+        self._asked: OrderedDict[_Key, bytes] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Decided: {len(self._verdicts)} verdicts, {len(self._open)} open and "
+            f"{len(self._closed)} closed outcomes, {len(self._asked)} asked>"
+        )
+
+    @property
+    def open_count(self) -> int:
+        """How many outcomes are not said to be carried out."""
+        return len(self._open)
+
+    @property
+    def outcome_count(self) -> int:
+        """How many outcomes are kept."""
+        return len(self._open) + len(self._closed)
+
+    def verdict_of(self, identity: bytes) -> CommitVerdict | None:
+        """Return the verdict of a transaction; `None`: it is not decided, or long forgotten."""
+        return self._verdicts.get(identity)
+
+    def refusal_of(self, outcome: LockOutcome) -> str:
+        """Return why an outcome cannot be decided; "" if it can."""
+        message = outcome.message
+        if self.told_of(message) is not None:
+            return SETTLED_BEFORE.format(number=message.number)
+        asked = self._asked.get(message[:2])
+        if asked is not None and asked != outcome.inquiry:
+            return LOCK_LOST.format(number=message.number)
+        return ""
+
+    def decide(self, decision: Decision) -> None:
+        """Keep a verdict and its outcomes; one that is kept already changes nothing."""
+        self._verdicts[decision.identity] = decision.verdict
+        while len(self._verdicts) > KEPT_MAX:
+            self._verdicts.popitem(last=False)
+        for outcome in decision.outcomes:
+            if self.told_of(outcome.message) is not None:
+                continue
+            key = outcome.message[:2]
+            self._open.pop(key, None)
+            self._closed.pop(key, None)
+            self._open[key] = outcome._replace(inquiry=NO_INQUIRY)
+        self._forget()
+
+    def note_asked(self, inquiry: bytes, messages: Iterable[LockedMessage]) -> None:
+        """Keep that messages were asked for: earlier locks on them are lost.
+
+        Args:
+            inquiry: the inquiry's name (`wire.commits.INQUIRY_BYTES`).
+        """
+        for message in messages:
+            key = message[:2]
+            self._asked[key] = inquiry
+            self._asked.move_to_end(key)
+        while len(self._asked) > KEPT_MAX:
+            self._asked.popitem(last=False)
+
+    def told_of(self, message: LockedMessage) -> Told:
+        """Return what is to become of a message that comes again; `None`: nothing is decided."""
+        key = message[:2]
+        closed = self._closed.get(key)
+        if closed is not None:
+            return _DROP if _is_copy(message, closed) else None
+        outcome = self._open.get(key)
+        if outcome is None or not _is_copy(message, outcome.message):
+            return None
+        return outcome.kind, outcome.details
+
+    def close(self, messages: Iterable[LockedMessage]) -> None:
+        """Note whose outcomes are carried out."""
+        for message in messages:
+            key = message[:2]
+            outcome = self._open.get(key)
+            if outcome is not None and _is_copy(message, outcome.message):
+                del self._open[key]
+                self._closed[key] = outcome.message
+
+    def encode(self) -> bytes:
+        """Return all of it as bytes; b"" for none."""
+        found = (
+            (
+                DecidedSection.VERDICTS,
+                [_VERDICT.pack(*each) for each in self._verdicts.items()],
+            ),
+            (
+                DecidedSection.CLOSED,
+                [encode_message(each) for each in self._closed.values()],
+            ),
+            (DecidedSection.OPEN, [encode_outcomes(list(self._open.values()))]),
+            (
+                DecidedSection.ASKED,
+                [_ASKED.pack(*key, inquiry) for key, inquiry in self._asked.items()],
+            ),
+        )
+        joined = [(kind, b"".join(parts)) for kind, parts in found]
+        return sections.encode_bare([each for each in joined if each[1]])
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Decided:
+        """Read the bytes of `encode`.
+
+        Raises:
+            MalformedEntry: the bytes are malformed; `NewerJournal` if a newer bridge wrote them.
+        """
+        read = sections.decode_bare(raw, tuple(DecidedSection))
+        found = cls()
+        try:
+            for identity, verdict in _VERDICT.iter_unpack(read.get(DecidedSection.VERDICTS, b"")):
+                found._verdicts[identity] = CommitVerdict(verdict)
+            for source, number, inquiry in _ASKED.iter_unpack(read.get(DecidedSection.ASKED, b"")):
+                found._asked[source, number] = inquiry
+            for message in decode_messages(read.get(DecidedSection.CLOSED, b"")):
+                found._closed[message[:2]] = message
+        except (struct.error, ValueError) as error:
+            raise MalformedEntry(str(error)) from error
+        for outcome in decode_outcomes(read.get(DecidedSection.OPEN, b"")):
+            found._open[outcome.message[:2]] = outcome
+        return found
+
+    def _forget(self) -> None:
+        while self.outcome_count > KEPT_MAX:
+            if self._closed:
+                self._closed.popitem(last=False)
+            else:
+                self._open.popitem(last=False)
+
+
+def _is_copy(message: LockedMessage, decided: LockedMessage) -> bool:
+    """Whether it is a message that was decided: one of a higher generation came out of that."""
+    return message.hashed == decided.hashed and message.generation <= decided.generation

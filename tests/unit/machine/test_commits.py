@@ -1,0 +1,471 @@
+"""A leader's decisions about commits: all or nothing, once, and kept as long as they may matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.machine.inbox import arrival, decided
+from bridge.machine.inbox.applied import Applied
+from bridge.machine.inbox.arrival import Commit, Inquiry, RefusedItem, ReplyTo
+from bridge.machine.inbox.commits import REFUSED_BEFORE, apply_transaction
+from bridge.machine.inbox.decided import Decided
+from bridge.machine.inbox.journal_entries import commit_marker, marker
+from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.replay import Replay
+from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.sequencer_memory import Memory, blank
+from bridge.machine.inbox.wheel import place
+from bridge.model.entity import Queue, Tier
+from bridge.topology import names
+from bridge.wire import commits, decisions, envelope, headers, inquiries, sections
+from bridge.wire.basic import Properties, Table, bytes_in, text
+from bridge.wire.commits import (
+    NO_INQUIRY,
+    CommitContent,
+    CommitVerdict,
+    LockedMessage,
+    LockOutcome,
+    OutcomeKind,
+    TransferredEnvelope,
+)
+from bridge.wire.decisions import Decision
+from bridge.wire.envelope import Item, Operation
+from bridge.wire.journal import JournalSection
+from bridge.wire.reply import Done, decode_reply
+from bridge.wire.sections import MalformedEntry
+
+QUEUE = Queue(name="orders")
+BARE = Properties(delivery_mode=2).encode()
+SOURCE = b"source\x00"
+TO = ReplyTo("address", "1")
+TERM = bytes(16)
+BOOT = "boot"
+COMMITTED, REFUSED = CommitVerdict.COMMITTED, CommitVerdict.REFUSED
+
+
+def a_message(number: int = 1, generation: int = 0) -> LockedMessage:
+    """Return a locked message."""
+    return LockedMessage(SOURCE, number, number, generation)
+
+
+def completes(message: LockedMessage, inquiry: bytes = NO_INQUIRY) -> LockOutcome:
+    """Return the outcome of a completion."""
+    return LockOutcome(message, inquiry, OutcomeKind.COMPLETE)
+
+
+class Led:
+    """An entity's leader, and what it has published."""
+
+    def __init__(self, memory: Memory | None = None, entity: Queue = QUEUE) -> None:
+        memory = memory or blank(is_partitioned=False)
+        self.sequencer = Sequencer(entity, Tier.STANDARD, memory, uuid4)
+        self.decided = memory.decided
+        self.published: list[Publication] = []
+
+    def commit(self, identity: int, **content: Sequence[object]) -> Applied:
+        """Carry out a commit as it comes from the inbox."""
+        body = commits.encode(identity.to_bytes(16, "big"), CommitContent(**content))  # type: ignore[arg-type]
+        command = arrival.read(waiting(), body)
+        assert isinstance(command, Commit)
+        return self.carry_out(command)
+
+    def ask(self, identity: int, *messages: LockedMessage) -> Applied:
+        """Carry out an inquiry as it comes from the inbox."""
+        body = inquiries.encode_inquiry(identity.to_bytes(8, "big") * 2, messages)
+        command = arrival.read(waiting(), body)
+        assert isinstance(command, Inquiry)
+        return self.carry_out(command)
+
+    def report(self, *messages: LockedMessage) -> Applied:
+        """Carry out a report as it comes from the inbox."""
+        body = inquiries.encode_carried_out(bytes(16), messages)
+        command = arrival.read(envelope.SILENT_PROPERTIES, body)
+        assert isinstance(command, arrival.CarriedOut)
+        return self.carry_out(command)
+
+    def carry_out(self, command: arrival.TransactionCommand) -> Applied:
+        """Carry out a command."""
+        made = apply_transaction(self.sequencer, command, 0)
+        self.published += made.publications
+        return made
+
+    def successor(self, published: Sequence[Publication], *, is_whole: bool = True) -> Led:
+        """Return the next leader, which reads what the journal has.
+
+        Args:
+            is_whole: the journal has the commit marker, too.
+        """
+        replay = Replay(is_partitioned=False, readers={TERM}, fingerprint=BOOT)
+        last = bytes(15) + b"1"
+        entries = [marker(QUEUE, last, BOOT), *published]
+        if is_whole:
+            entries.append(commit_marker(QUEUE, last, BOOT))
+        for each in [*entries, marker(QUEUE, TERM, BOOT)]:
+            if each.routing_key != names.transfer_queue("orders"):
+                replay.feed(Properties.decode(each.properties), each.body)
+        assert not replay.unreadable
+        return Led(replay.result())
+
+
+def waiting() -> bytes:
+    """Return the properties of an envelope whose sender waits."""
+    headers_of = dict(envelope.HEADERS)
+    return Properties(
+        headers=headers_of, delivery_mode=2, reply_to=TO.queue, correlation_id=TO.correlation_id
+    ).encode()
+
+
+def verdict_in(made: Applied) -> tuple[CommitVerdict, str]:
+    """Return what the sender of a commit is told."""
+    assert made.answer is not None
+    assert made.answer.after_all, "what it follows from is not confirmed"
+    reply = decode_reply(made.answer.body)
+    assert isinstance(reply, Done)
+    return commits.decode_verdict(reply.content)
+
+
+def told_in(made: Applied) -> list[inquiries.Told]:
+    """Return what a deliverer is told."""
+    assert made.answer is not None
+    assert made.answer.after_all, "what it follows from is not confirmed"
+    reply = decode_reply(made.answer.body)
+    assert isinstance(reply, Done)
+    return inquiries.decode_answer(reply.content)
+
+
+def table_of(publication: Publication) -> Table:
+    """Return the headers of a publication."""
+    return Properties.decode(publication.properties).headers or {}
+
+
+def kinds_of(made: Applied) -> list[str]:
+    """Return what each publication is."""
+    found = []
+    for each in made.publications:
+        entry = bytes_in(table_of(each), headers.ENTRY)
+        found.append(entry.decode() if entry else each.routing_key or each.exchange)
+    return found
+
+
+ITEM = Item(BARE, b"body")
+TRANSFER = TransferredEnvelope("other", b"envelope")
+
+
+def test_the_decision_is_before_all_that_it_leads_to() -> None:
+    """A journal that has a message of a commit has its decision."""
+    led = Led()
+    made = led.commit(
+        1, sends=[ITEM, ITEM], transfers=[TRANSFER], outcomes=[completes(a_message())]
+    )
+    assert kinds_of(made) == [
+        "decision",
+        "orders/$active",
+        "orders/$active",
+        "orders/$transfer",
+    ]
+    assert verdict_in(made) == (COMMITTED, "")
+    moved = made.publications[3]
+    assert moved.body == TRANSFER.body
+    assert table_of(moved) == {headers.TRANSFER_TO: text("other")}
+    decision = decisions.decode_decision(made.publications[0].body)
+    assert decision.outcomes == [completes(a_message())]
+    assert led.sequencer.memory.counters == [2]
+
+
+def test_a_message_that_was_asked_for_is_settled_by_its_new_lock_only() -> None:
+    """The commit by an earlier lock may come late: RabbitMQ gave the message to somebody else."""
+    led = Led()
+    assert told_in(led.ask(7, a_message())) == [None]
+    verdict, reason = verdict_in(led.commit(1, sends=[ITEM], outcomes=[completes(a_message())]))
+    assert verdict is REFUSED
+    assert reason == "The lock of the message with SequenceNumber = 1 was lost before the commit."
+    assert led.sequencer.memory.counters == [0]
+    lock = completes(a_message(), (7).to_bytes(8, "big"))
+    assert verdict_in(led.commit(2, sends=[ITEM], outcomes=[lock]))[0] is COMMITTED
+    assert led.sequencer.memory.counters == [1]
+
+
+def test_a_message_is_settled_by_one_transaction() -> None:
+    """The second is refused, and of it nothing is done."""
+    led = Led()
+    led.commit(1, outcomes=[completes(a_message())])
+    made = led.commit(2, sends=[ITEM], transfers=[TRANSFER], outcomes=[completes(a_message())])
+    assert kinds_of(made) == ["decision"]
+    verdict, reason = verdict_in(made)
+    assert verdict is REFUSED
+    assert reason == "Another transaction has settled the message with SequenceNumber = 1."
+
+
+def test_scheduled_messages_are_cancelled_together_with_all_else() -> None:
+    """One that waits no more refuses the commit."""
+    led = Led()
+    due_ms = 1_000_000
+    led.sequencer.memory.wheel.add(place(due_ms, 0))
+    led.commit(1, sends=[Item(BARE, b"", None, due_ms)])
+    assert 1 in led.sequencer.memory.pending
+    verdict, reason = verdict_in(led.commit(2, cancels=[1, 9], outcomes=[completes(a_message())]))
+    assert verdict is REFUSED
+    assert reason == "The message with SequenceNumber = 9 is not scheduled, or no longer."
+    assert 1 in led.sequencer.memory.pending
+    made = led.commit(3, cancels=[1], sends=[ITEM])
+    assert made.answer is None
+    assert kinds_of(made) == ["decision"]
+    assert 1 not in led.sequencer.memory.pending
+    assert made.goes_on is not None
+    rest = led.carry_out(made.goes_on)
+    assert verdict_in(rest)[0] is COMMITTED
+    assert kinds_of(rest) == ["orders/$active"]
+    assert led.sequencer.memory.counters == [2]
+    later = led.successor(led.published)
+    assert 1 not in later.sequencer.memory.pending
+
+
+def test_a_message_that_cannot_be_read_or_stored_refuses_its_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody was told that the others are stored; a repeated arrival is refused, too."""
+    led = Led()
+    made = led.commit(1, sends=[ITEM, Item(b"no properties", b"")], transfers=[TRANSFER])
+    verdict, reason = verdict_in(made)
+    assert verdict is REFUSED
+    assert reason.startswith("A message cannot be read: ")
+    assert kinds_of(made) == ["decision"]
+
+    def fail(*of: object) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(led.sequencer._publications, "active", fail)
+    verdict, reason = verdict_in(led.commit(2, sends=[ITEM], outcomes=[completes(a_message())]))
+    assert (verdict, reason) == (REFUSED, "A message cannot be stored: RuntimeError: no room")
+    assert led.sequencer.memory.counters == [0]
+    monkeypatch.undo()
+    again = led.commit(2, sends=[ITEM], outcomes=[completes(a_message())])
+    assert verdict_in(again) == (REFUSED, REFUSED_BEFORE)
+    assert led.sequencer.memory.counters == [0]
+
+
+def test_a_commit_that_cancels_and_cannot_store_its_messages_cancels_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its messages are tried before it is decided."""
+    led = Led()
+    led.sequencer.memory.wheel.add(place(1_000_000, 0))
+    led.commit(1, sends=[Item(BARE, b"", None, 1_000_000)])
+
+    def fail(*of: object) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(led.sequencer._publications, "active", fail)
+    assert verdict_in(led.commit(2, cancels=[1], sends=[ITEM]))[0] is REFUSED
+    assert 1 in led.sequencer.memory.pending
+    assert led.sequencer.memory.counters == [1]
+
+
+def test_what_is_no_commit_is_a_dead_letter() -> None:
+    """A section that this bridge does not know is named."""
+    raw = sections.encode_bare([(9, b"more")])
+    body = envelope.encode_sections(Operation.COMMIT, bytes(16), raw)
+    command = arrival.read(envelope.SILENT_PROPERTIES, body)
+    assert isinstance(command, RefusedItem)
+    assert command.reason == arrival.MALFORMED_ENVELOPE
+    assert "a section of kind 9" in command.description
+
+
+def test_a_commit_that_comes_again_in_its_term_is_answered_and_nothing_else() -> None:
+    """Its sender had no answer. The answer waits for what is on its way."""
+    led = Led()
+    content = {"sends": [ITEM], "transfers": [TRANSFER], "outcomes": [completes(a_message())]}
+    led.commit(1, **content)
+    made = led.commit(1, **content)
+    assert kinds_of(made) == ["asked"]
+    assert verdict_in(made) == (COMMITTED, "")
+    assert led.sequencer.memory.counters == [1]
+
+
+@pytest.mark.parametrize("reached", range(5))
+def test_a_successor_publishes_what_the_journal_lacks(reached: int) -> None:
+    """Wherever the publications were cut; and once, when the arrival comes twice."""
+    led = Led()
+    content = {"sends": [ITEM, ITEM, ITEM], "transfers": [TRANSFER]}
+    led.commit(1, **content)
+    later = led.successor(led.published[:reached], is_whole=False)
+    made = later.commit(1, **content)
+    assert verdict_in(made)[0] is COMMITTED
+    assert kinds_of(made) == ["decision", *["orders/$active"] * 3, "orders/$transfer"]
+    numbers = [table_of(each)[headers.SEQUENCE_NUMBER][1] for each in made.publications[1:4]]
+    assert numbers == [1, 2, 3]
+    assert kinds_of(later.commit(1, **content)) == ["asked"]
+    assert later.sequencer.memory.counters == [3]
+
+
+def test_a_successor_that_can_trust_the_journal_publishes_nothing() -> None:
+    """The commit marker proves that all has reached its queue."""
+    led = Led()
+    content = {"sends": [ITEM], "transfers": [TRANSFER], "outcomes": [completes(a_message())]}
+    led.commit(1, **content)
+    later = led.successor(led.published)
+    for _ in range(2):
+        made = later.commit(1, **content)
+        assert not made.publications
+        assert verdict_in(made)[0] is COMMITTED
+
+
+def test_what_was_decided_long_ago_is_answered_only() -> None:
+    """All arrivals of earlier terms have come: this one was sent again."""
+    led = Led()
+    led.commit(1, sends=[ITEM])
+    later = led.successor(led.published, is_whole=False)
+    later.sequencer.forget_inherited()
+    assert kinds_of(later.commit(1, sends=[ITEM])) == ["asked"]
+    assert later.sequencer.memory.counters == [1]
+
+
+def test_a_message_that_fails_behind_a_decision_is_a_dead_letter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The commit stands: what can be stored is."""
+    led = Led()
+    led.commit(1, sends=[ITEM, ITEM])
+    later = led.successor(led.published[:1], is_whole=False)
+    publications = later.sequencer._publications
+    active = publications.active
+
+    def fail_first(item: Item, identity: bytes, *of: int) -> Sequence[Publication]:
+        if identity.endswith(bytes(4)):
+            raise RuntimeError("no room")
+        return active(item, identity, *of)
+
+    monkeypatch.setattr(publications, "active", fail_first)
+    made = later.commit(1, sends=[ITEM, ITEM])
+    assert verdict_in(made)[0] is COMMITTED
+    assert kinds_of(made) == ["decision", names.dead_letter_queue("orders"), "orders/$active"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "details", "told"),
+    [
+        (OutcomeKind.COMPLETE, b"", (OutcomeKind.COMPLETE, b"")),
+        (OutcomeKind.DEAD_LETTER, b"why", (OutcomeKind.DEAD_LETTER, b"why")),
+        (OutcomeKind.DEFER, b"", (OutcomeKind.DEFER, b"")),
+        (OutcomeKind.ABANDON, b"more", (OutcomeKind.ABANDON, b"more")),
+        (OutcomeKind.ABANDON, b"", None),
+    ],
+)
+def test_whoever_gets_a_message_back_is_told_its_outcome(
+    kind: OutcomeKind, details: bytes, told: inquiries.Told
+) -> None:
+    """Until it is carried out; a copy that comes again after that is dropped."""
+    led = Led()
+    led.commit(1, outcomes=[LockOutcome(a_message(), NO_INQUIRY, kind, details)])
+    for each in (led, led.successor(led.published)):
+        assert told_in(each.ask(1, a_message(), a_message(2))) == [told, None]
+        assert told_in(each.ask(1, a_message(generation=1))) == [None]
+        assert told_in(each.ask(1, LockedMessage(SOURCE, 1, 99))) == [None]
+        each.report(a_message())
+        dropped = None if told is None else (OutcomeKind.COMPLETE, b"")
+        assert told_in(each.ask(1, a_message())) == [dropped]
+        assert told_in(each.ask(1, a_message(generation=1))) == [None]
+
+
+def test_a_message_that_was_put_back_with_changes_is_settled_by_a_later_commit() -> None:
+    """It is of a higher generation."""
+    led = Led()
+    led.commit(1, outcomes=[LockOutcome(a_message(), NO_INQUIRY, OutcomeKind.ABANDON, b"x")])
+    assert verdict_in(led.commit(2, outcomes=[completes(a_message(generation=1))]))[0] is COMMITTED
+    assert told_in(led.ask(1, a_message(generation=1))) == [(OutcomeKind.COMPLETE, b"")]
+    assert told_in(led.ask(1, a_message(generation=2))) == [None]
+
+
+def test_so_many_outcomes_are_kept_and_closed_ones_go_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Open ones may be all that knows what is to be done."""
+    monkeypatch.setattr(decided, "KEPT_MAX", 3)
+    kept = Decided()
+
+    def decide(number: int) -> None:
+        identity = number.to_bytes(16, "big")
+        kept.decide(Decision(identity, COMMITTED, [completes(a_message(number))]))
+
+    for number in range(3):
+        decide(number)
+    kept.close([a_message(1), a_message(2)])
+    for number in (3, 4):
+        decide(number)
+    assert [number for number in range(5) if kept.told_of(a_message(number))] == [0, 3, 4]
+    decide(5)
+    assert [number for number in range(6) if kept.told_of(a_message(number))] == [3, 4, 5]
+    assert kept.open_count == kept.outcome_count == 3
+    assert kept.verdict_of((2).to_bytes(16, "big")) is None
+    assert kept.verdict_of((3).to_bytes(16, "big")) is COMMITTED
+    for number in range(5):
+        kept.note_asked(number.to_bytes(8, "big"), [a_message(100 + number)])
+    assert not kept.refusal_of(completes(a_message(101)))
+    assert kept.refusal_of(completes(a_message(102)))
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["decide", "refuse", "close", "ask"]), st.integers(0, 6), st.integers(0, 1)
+    ),
+    max_size=30,
+)
+
+
+@given(steps, st.integers(0, 30))
+def test_a_snapshot_has_all_that_entries_have(
+    happened: list[tuple[str, int, int]], cut: int
+) -> None:
+    """A successor knows the same, wherever the snapshot stands."""
+    led = Led()
+    for at, (what, number, generation) in enumerate(happened):
+        message = a_message(number, generation)
+        if at == cut:
+            led.published += led.sequencer.snapshot(bytes(15) + b"1", BOOT, 0)
+        if what == "ask":
+            led.ask(at, message)
+        elif what == "close":
+            led.report(message)
+        else:
+            more = {"cancels": [99]} if what == "refuse" else {}
+            lock = LockOutcome(message, NO_INQUIRY, OutcomeKind.DEFER, b"d")
+            led.commit(1000 + at, outcomes=[lock], **more)
+    later = led.successor(led.published)
+    assert Decided.decode(later.decided.encode()).encode() == later.decided.encode()
+    for at in range(len(happened)):
+        identity = (1000 + at).to_bytes(16, "big")
+        assert later.decided.verdict_of(identity) == led.decided.verdict_of(identity)
+    for number in range(7):
+        for generation in range(3):
+            message = a_message(number, generation)
+            # A report is in the snapshots only: what it closed may be open again.
+            assert bool(later.decided.told_of(message)) == bool(led.decided.told_of(message))
+            lock = completes(message)
+            assert later.decided.refusal_of(lock) == led.decided.refusal_of(lock)
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_memory_of_decisions_are_refused(raw: bytes) -> None:
+    """Any client may publish into the journal."""
+    try:
+        found = Decided.decode(raw)
+    except MalformedEntry:
+        return
+    assert Decided.decode(found.encode()).encode() == found.encode()
+
+
+def test_an_entity_without_transactions_has_nothing_of_them_in_its_snapshot() -> None:
+    """An older bridge can read it."""
+    led = Led()
+    kinds = tuple(JournalSection)
+    for is_there in (False, True):
+        (part,) = led.sequencer.snapshot(TERM, BOOT, 0)
+        inner = sections.decode(part.body, kinds)[JournalSection.PART]
+        found = sections.decode_bare(inner[16:], kinds)
+        assert (JournalSection.TRANSACTIONS in found) == is_there
+        led.commit(1, outcomes=[completes(a_message())])
