@@ -58,9 +58,13 @@ format: ## Put the code into the project's format
 bench: setup compiled ## Every figure beside its peer; fails below a floor (about 4 cores to itself)
 	@$(COMPILED) $(BIN)/python -m tests.bench $(ARGS)
 
+# Where the tests of a marker are: a worker would take seconds to read the thousands of unit tests that are not.
+marked = $(filter-out tests/unit/,$(sort $(dir $(wildcard tests/*/test_*.py)))) $(shell grep -rl --include='test_*.py' 'mark\.$(1)' tests/unit)
+
 test-long: setup compiled ## What takes whole nodes of RabbitMQ, their alarms, restarts and times, logins that end, what is slow by itself, and the unit tests as plain Python
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-plain)
-	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'long and not (kills or soak or sdks)' --durations 10 $(ARGS)
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'long and not (kills or soak or sdks)' --durations 10 \
+	  $(or $(ARGS),$(call marked,long))
 
 # What is compiled (wire, machine) as plain Python, and what counts Python's calls; all examples of the property tests that try a third
 # of them in `make test`.
@@ -89,7 +93,8 @@ test-matrix: setup compiled ## The tests that need a RabbitMQ, against 4.0 and 4
 
 test-sdks: setup compiled ## The Java, Go and .NET SDKs (needs JDK 17, Maven, Go 1.23, .NET 10), an older Python client, previews of Python and JavaScript
 	@docker/setup/sdks
-	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m sdks --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations 15 $(ARGS)
+	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m sdks --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations 15 \
+	  $(or $(ARGS),$(call marked,sdks))
 
 clean: ## Remove what was set up and built (never --data-dir)
 	rm -rf .venv .venv-* node_modules tests/acceptance/*/node_modules tests/acceptance/*/target
