@@ -169,7 +169,6 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 def _plan(arguments: argparse.Namespace) -> Plan:
     numbers = {
         "--messages": arguments.messages,
-        "--seconds": arguments.seconds,
         "--rounds": arguments.rounds,
         "--in-flight": arguments.in_flight,
         "--batch": arguments.batch,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from bridge.commands.errors import WrongInput
 from bridge.commands.exit_codes import MEANINGS
 
 if TYPE_CHECKING:
@@ -44,6 +46,17 @@ class CommandParser(argparse.ArgumentParser):
                 raise
             text = f"{error.message} (did you mean {similar[0]}?)"
             raise argparse.ArgumentError(action, text) from None
+
+    def check_numbers(self, arguments: argparse.Namespace) -> None:
+        """Check the options with a number of seconds, or of messages a second.
+
+        Raises:
+            WrongInput: one is not above 0, or is not finite.
+        """
+        for action in self._actions:
+            value = getattr(arguments, action.dest, None)
+            if action.type is float and value is not None and not 0 < value < inf:
+                raise WrongInput(f"{action.option_strings[0]} is above 0, and finite.")
 
     def format_usage(self) -> str:
         """Return the usage; that of a command with examples does not list its options."""
@@ -93,10 +106,14 @@ def add_command(
     assert isinstance(parser, CommandParser)
     parser.examples, parser.right = examples, right
 
+    async def checked(arguments: argparse.Namespace, output: Output) -> int:
+        parser.check_numbers(arguments)
+        return await run(arguments, output)
+
     def start(arguments: argparse.Namespace) -> int:
         from bridge.commands.running import run_command  # asyncio: not for a help
 
-        return run_command(run, arguments, right)
+        return run_command(checked, arguments, right)
 
     parser.set_defaults(run=start)
     add_json(parser)

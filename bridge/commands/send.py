@@ -71,8 +71,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Send the messages in batches, in order."""
     from bridge.remote.namespace import RemoteNamespace
 
-    if arguments.repeat < 1 or arguments.skip < 0 or (arguments.rate or 1) <= 0:
-        raise WrongInput("--repeat and --rate are above 0, --skip is not below.")
+    if arguments.repeat < 1 or arguments.skip < 0:
+        raise WrongInput("--repeat is above 0, --skip is not below.")
     schedule = None if arguments.schedule is None else Schedule.read(arguments.schedule)
     path = path_in([arguments.entity])
     source = MessageSource(arguments, now_ms=now_ms, repeat=arguments.repeat)

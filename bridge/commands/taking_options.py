@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from math import ceil, inf
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,15 +52,6 @@ def add_taking(parser: argparse.ArgumentParser) -> None:
 
 def check_taking(arguments: argparse.Namespace) -> None:
     """Raise WrongInput for an option that cannot be used."""
-    if arguments.rate is not None and not 0 < arguments.rate < inf:
-        raise WrongInput("--rate is above 0.")
-    check_receiving(arguments)
-
-
-def check_receiving(arguments: argparse.Namespace) -> None:
-    """Raise WrongInput for `--wait` or `--hold` that cannot be used."""
-    if not 0 < arguments.wait < inf:  # without a wait no message ever comes
-        raise WrongInput("--wait is above 0.")
     if arguments.hold < 0:
         raise WrongInput("--hold is not below 0.")
 

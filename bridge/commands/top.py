@@ -92,8 +92,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Show the entities in every interval until the last one, or SIGINT."""
     from bridge.remote.administration import RemoteAdministration
 
-    if arguments.interval <= 0 or (arguments.count is not None and arguments.count < 1):
-        raise WrongInput("--interval and --count are above 0.")
+    if arguments.count is not None and arguments.count < 1:
+        raise WrongInput("--count is above 0.")
     patterns = arguments.patterns or ["*"]
     target = target_of(arguments)
     async with RemoteAdministration(target.address, target.credential) as administration:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bridge.commands.errors import WrongInput
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command, add_yes
-from bridge.commands.taking_options import WAIT_S, check_receiving
+from bridge.commands.taking_options import WAIT_S, check_taking
 from bridge.commands.target import add_target, target_of
 from bridge.operations.taking_rules import HOLD
 
@@ -78,7 +78,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     from bridge.operations.undo_file import UndoHead
     from bridge.remote.namespace import RemoteNamespace
 
-    check_receiving(arguments)
+    check_taking(arguments)
     path: Path = arguments.file
     target = target_of(arguments)
     with locked(path) as file:

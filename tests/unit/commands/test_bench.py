@@ -39,6 +39,8 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     [
         (("--messages", "0"), "--messages is above 0"),
         (("--seconds", "-1"), "--seconds is above 0"),
+        (("--seconds", "nan"), "--seconds is above 0"),
+        (("--seconds", "inf"), "--seconds is above 0"),
         (("--rounds", "0"), "--rounds is above 0"),
         (("--batch", "0"), "--batch is above 0"),
         (("--in-flight", "0"), "--in-flight is above 0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bridge.cli.main import COMMANDS, main, parser_of
+from bridge.commands.errors import WrongInput
 from bridge.commands.parser import NO_RIGHT, CommandParser
 from bridge.commands.rule_options import filter_in
 from bridge.model.entity import CorrelationFilter, Right
@@ -54,6 +56,42 @@ def test_each_example_is_a_command_line_of_its_command(prog: str) -> None:
         parser_of().parse_args(words[: min(ends, default=len(words))])
     if prog in TOOLS:
         assert all(f"{prog} " in f"{example} " for example in examples)
+
+
+NUMBERS = [
+    (prog, action.option_strings[0], action.dest)
+    for prog, parser in TOOLS.items()
+    for action in parser._actions
+    if action.type is float
+]
+
+
+@pytest.mark.parametrize(("prog", "option", "name"), NUMBERS)
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "-inf"])
+def test_a_time_or_rate_that_is_no_number_above_zero_is_refused_by_its_option(
+    prog: str, option: str, name: str, value: str
+) -> None:
+    """Before anything is done; one that is not given is none."""
+    parser = TOOLS[prog]
+    with pytest.raises(WrongInput, match=f"^{option} is above 0, and finite.$"):
+        parser.check_numbers(argparse.Namespace(**{name: float(value)}))
+    parser.check_numbers(argparse.Namespace(**{name: 0.5}))
+    parser.check_numbers(argparse.Namespace(**{name: None}))
+
+
+def test_the_commands_have_such_options() -> None:
+    """Intervals, waits, rates."""
+    options = {(prog.removeprefix("busbridge "), option) for prog, option, _ in NUMBERS}
+    assert options >= {("top", "--interval"), ("bench", "--seconds"), ("ls", "--watch")}
+    assert options >= {("send", "--rate"), ("receive", "--wait"), ("purge", "--rate")}
+
+
+def test_a_wrong_number_ends_a_command_with_one_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By exit code 2."""
+    assert main(["top", "--interval", "nan"]) == 2
+    assert capsys.readouterr().err == "busbridge: --interval is above 0, and finite.\n"
 
 
 def test_a_usage_is_one_line_and_an_unknown_option_has_the_most_similar(
