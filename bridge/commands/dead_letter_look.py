@@ -103,7 +103,7 @@ def _ended(looking: Looking, output: Output, sentence: str) -> int:
         output.say("There are no dead letters.")
     elif sentence:
         output.say(sentence)
-    return ExitCode.DIFFERENCES if looking.failures else ExitCode.DONE
+    return looking.with_failures(ExitCode.DONE)
 
 
 async def _ls(arguments: argparse.Namespace, output: Output) -> int:

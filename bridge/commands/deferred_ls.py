@@ -71,4 +71,4 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         return ExitCode.STOPPED
     if not looking.found and not looking.failures:
         output.say(f"{path} has no such deferred messages.")
-    return ExitCode.DIFFERENCES if looking.failures else ExitCode.DONE
+    return looking.with_failures(ExitCode.DONE)

@@ -69,4 +69,4 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     if looking.is_stopped:
         output.say(f"Stopped; go on with --from {looking.next_number}.")
         return ExitCode.STOPPED
-    return ExitCode.DIFFERENCES if looking.failures else ExitCode.DONE
+    return looking.with_failures(ExitCode.DONE)

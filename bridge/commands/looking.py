@@ -26,6 +26,7 @@ class Looking:
         looked_at, found: how many were looked at, and how many of them are meant.
         is_stopped: whether a signal or a failure has ended it.
         failures: messages that the condition cannot be held against.
+        absent: numbers that were asked for, and that no message has which is meant, in words.
     """
 
     def __init__(
@@ -41,11 +42,26 @@ class Looking:
         self._management = management
         self._selection = selection
         self._limit = limit
-        self.next_number = first
+        self._wanted = set(selection.numbers)
+        self._met: dict[int, str] = {}
+        self.next_number = max(first, min(self._wanted, default=first))
         self.looked_at = 0
         self.found = 0
         self.is_stopped = False
         self.failures: list[str] = []
+
+    @property
+    def absent(self) -> list[str]:
+        """Numbers that were asked for, and are not those of messages that are meant, in words.
+
+        While a limit or a stop has left something unseen, only those that were passed.
+        """
+        is_whole = not self.is_stopped and not self.is_enough
+        return [
+            self._met.get(number, f"message {number}: there is none of this number")
+            for number in sorted(self._wanted)
+            if is_whole or number < self.next_number
+        ]
 
     @property
     def is_enough(self) -> bool:
@@ -66,7 +82,8 @@ class Looking:
 
         output = self._output
         with output.interruption.deferred() as asked, output.progress(None, what) as progress:
-            while not self.is_enough:
+            last = max(self._wanted, default=None)
+            while not self.is_enough and (last is None or self.next_number <= last):
                 if asked.is_set():
                     self.is_stopped = True
                     return
@@ -100,12 +117,14 @@ class Looking:
         return self.with_failures(ExitCode.DONE)
 
     def with_failures(self, code: int) -> int:
-        """Return a command's exit code, in which what could not be looked at counts."""
-        return ExitCode.DIFFERENCES if code == ExitCode.DONE and self.failures else code
+        """Return a command's exit code, in which counts what was not found or looked at."""
+        is_less = self.failures or self.absent
+        return ExitCode.DIFFERENCES if code == ExitCode.DONE and is_less else code
 
     def say_failures(self) -> None:
-        """Say which messages the condition cannot be held against."""
+        """Say what the condition cannot be held against, and which numbers are not there."""
         self._output.say_some("--where", self.failures)
+        self._output.say_some("not found", self.absent)
 
     def _meant(self, page: Sequence[RemoteMessage]) -> list[RemoteMessage]:
         """Return the messages of a page that are meant, up to the limit."""
@@ -120,8 +139,12 @@ class Looking:
                 is_meant = self._selection.takes(each)
             except FilterException as error:
                 self.failures.append(f"message {number}: {error}")
+                self._wanted.discard(number)
                 continue
+            if number in self._wanted:
+                self._met[number] = f"message {number}: it is {each.state}, and not meant"
             if is_meant:
+                self._wanted.discard(number)
                 meant.append(each)
                 self.found += 1
                 if self.is_enough:

@@ -99,7 +99,7 @@ async def _sessions(
 
     looking = Looking(output, await namespace.management(path), selection, limit=limit)
     await looking.run(take_page, "looking for sessions")
-    looking.say_failures()
+    output.say_some("--where", looking.failures)
     return None if looking.is_stopped else found
 
 

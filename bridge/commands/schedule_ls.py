@@ -69,7 +69,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         return ExitCode.STOPPED
     if not looking.found and not looking.failures:
         output.say("There are no such messages." if looking.looked_at else "There are no messages.")
-    return ExitCode.DIFFERENCES if looking.failures else ExitCode.DONE
+    return looking.with_failures(ExitCode.DONE)
 
 
 def rows(messages: Sequence[RemoteMessage], columns: int) -> list[dict[str, str]]:

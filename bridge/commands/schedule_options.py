@@ -10,7 +10,7 @@ from bridge.commands.errors import WrongInput
 from bridge.commands.looking import Looking
 from bridge.commands.message_path import path_in
 from bridge.commands.output import Output
-from bridge.commands.selection_options import add_selection, selection_of
+from bridge.commands.selection_options import add_selection, selection_of, time_in
 
 if TYPE_CHECKING:
     from bridge.operations.scheduled_selection import ScheduledSelection
@@ -27,7 +27,7 @@ def add_scheduled(parser: argparse.ArgumentParser, *, limit: str) -> None:
     parser.add_argument(
         "entity", metavar="ENTITY", help="a queue or a topic: a topic's are none of a subscription"
     )
-    add_selection(parser, limit=limit)
+    add_selection(parser, limit=limit, has_times=False)
     parser.add_argument(
         "--due-from", metavar="TIME", help="those due then or later: 2026-11-28T00:00:00Z"
     )
@@ -65,16 +65,6 @@ def scheduled_of(arguments: argparse.Namespace) -> ScheduledSelection:
         first=arguments.first,
         last=arguments.last,
     )
-
-
-def time_in(option: str, text: str | None) -> int | None:
-    """Return the time of an option, UTC ms; WrongInput: it is none."""
-    from bridge.operations.lines.scalar_values import ValueRefused, time_ms_of
-
-    try:
-        return None if text is None else time_ms_of(text)
-    except ValueRefused as error:
-        raise WrongInput(f"{option}: {error}.") from None
 
 
 class ScheduledSearch:

@@ -17,11 +17,12 @@ from bridge.operations.taking_account import TakingAccount
 from bridge.operations.taking_effects import TakingEnd, TakingEnded
 
 if TYPE_CHECKING:
-    from bridge.commands.taking_run import Judge
+    from bridge.commands.taking_run import Judge, Judged
     from bridge.commands.undo_writing import UndoFile
     from bridge.operations.selection import MessageSelection
     from bridge.operations.taking_rules import TakingRules
     from bridge.relay.running.outlet import Outlet
+    from bridge.remote.delivery import RemoteDelivery
     from bridge.remote.namespace import RemoteNamespace
     from bridge.remote.receiver import RemoteReceiver
 
@@ -60,6 +61,7 @@ async def take(
     """
     from bridge.commands.taking_run import TakingRun
     from bridge.commands.taking_sources import ReceiverSource, source_of
+    from bridge.relay.running.judgement import number_of
     from bridge.relay.running.session_lock import SessionLock
     from bridge.remote.errors import RemoteError
     from bridge.remote.session_receiver import RemoteSessionReceiver
@@ -68,6 +70,12 @@ async def take(
     receiver = await receivers.next()
     management = await namespace.management(path)
     account, ended = TakingAccount(), TakingEnded(TakingEnd.DONE, "")
+    unmet = set() if selection is None else set(selection.numbers)
+
+    async def noting(delivery: RemoteDelivery) -> Judged:
+        unmet.discard(number_of(delivery))
+        return await judge(delivery)
+
     taking: TakingRun | None = None
     rest: list[str] = []
     is_numbered = sessions is None and path.lower().endswith(DEAD_LETTER.lower())
@@ -89,7 +97,7 @@ async def take(
                 source,
                 management,
                 replace(rules, limit=receivers.limit(rules.limit, account.taken)),
-                judge,
+                noting,
                 outlet=outlet,
                 undo=file,
                 wait_s=wait_s,
@@ -104,14 +112,24 @@ async def take(
                 with suppress(RemoteError):
                     await (source.close() if lock is None else lock.release())
             if rules.limit is not None and account.taken >= rules.limit:
+                unmet.clear()  # there was no need to look for them
                 break
             rest = source.rest()
+            unmet = {each for each in unmet if not source.is_named(each)}
             if ended.end is TakingEnd.DONE:
                 try:
                     receiver = await receivers.next()
                 except RemoteError as error:
                     ended = TakingEnded(TakingEnd.LOST, str(error))
     output.say_some("not taken", receivers.refusals)
+    if ended.end is TakingEnd.DONE:
+        output.say_some(
+            "not found",
+            [
+                f"message {each}: there is none of this number, or somebody else has locked it"
+                for each in sorted(unmet)
+            ],
+        )
     code = say_ended(
         output,
         ended,
@@ -123,7 +141,8 @@ async def take(
         limit=rules.limit,
         rest=rest,
     )
-    return ExitCode.DIFFERENCES if code == ExitCode.DONE and receivers.refusals else code
+    is_less = receivers.refusals or unmet
+    return ExitCode.DIFFERENCES if code == ExitCode.DONE and is_less else code
 
 
 class _Receivers:

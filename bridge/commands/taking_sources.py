@@ -45,6 +45,9 @@ class TakingSource(Protocol):
     def rest(self) -> list[str]:
         """Return sentences about messages that are meant and were not given."""
 
+    def is_named(self, number: int) -> bool:
+        """Return whether those sentences are about a message, too."""
+
 
 class ReceiverSource:
     """A receiver's messages: all that come, meant or not."""
@@ -70,6 +73,10 @@ class ReceiverSource:
     def rest(self) -> list[str]:
         """A receiver does not know what it was not given."""
         return []
+
+    def is_named(self, number: int) -> bool:
+        """There are no such sentences."""
+        return False
 
 
 class NumberedSource:
@@ -202,6 +209,10 @@ class NumberedSource:
                 "could not be had: somebody else has locked them. Give the same command to go on."
             )
         return found
+
+    def is_named(self, number: int) -> bool:
+        """Whether it stands too far behind, or somebody else has locked it."""
+        return number in self._unreached or number in self._unavailable
 
 
 async def source_of(

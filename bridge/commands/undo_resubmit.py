@@ -50,7 +50,7 @@ async def withdraw(
             with suppress(ValueRefused):  # it had no copy
                 awaited.add(taken, line)
             rest[line] = UndoOriginal.of(taken)
-    wanted = len(awaited)
+    wanted, sent = len(awaited), len(rest)
     output.confirm(
         f"Of {messages(wanted)} that were sent to {head.to}, those that wait at {to} are "
         f"dead-lettered there, for the reasons they had in {head.entity}."
@@ -71,6 +71,12 @@ async def withdraw(
     if code == ExitCode.STOPPED:
         return code
     gone = list(rest.items())
+    if len(gone) == sent:
+        output.say(
+            f"No copy of the {messages(sent)} was found at {to}: this was undone before, or they "
+            "are received, locked by somebody, or deferred."
+        )
+        gone = []
     if gone or there:
         output.table(
             [
@@ -87,7 +93,7 @@ async def withdraw(
         output.say(
             f"{messages(len(there))} of {head.entity} were not removed, and are there still."
         )
-    return ExitCode.DIFFERENCES if gone else code
+    return ExitCode.DIFFERENCES if rest else code
 
 
 class _Judge:

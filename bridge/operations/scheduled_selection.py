@@ -7,7 +7,7 @@ from typing import Final
 
 from bridge.model.duration import TIME_MAX_MS, instant_text
 from bridge.operations.lines.scalar_values import ValueRefused
-from bridge.operations.selection import MessageSelection
+from bridge.operations.selection import MessageSelection, is_within
 from bridge.remote.message import RemoteMessage
 
 MARGIN_MS: Final = 30_000
@@ -45,14 +45,10 @@ class ScheduledSelection(MessageSelection):
         if message.state != "scheduled" or due_ms is None or number is None:
             return False
         return (
-            _is_within(due_ms, self.due_from_ms, self.due_before_ms)
-            and _is_within(number, self.first, None if self.last is None else self.last + 1)
+            is_within(due_ms, self.due_from_ms, self.due_before_ms)
+            and is_within(number, self.first, None if self.last is None else self.last + 1)
             and MessageSelection.takes(self, message)
         )
-
-
-def _is_within(value: int, first: int | None, end: int | None) -> bool:
-    return (first is None or value >= first) and (end is None or value < end)
 
 
 @dataclass(frozen=True, slots=True)

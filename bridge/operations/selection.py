@@ -20,11 +20,15 @@ class MessageSelection:
         condition: what must be true for a message.
         states: states of peeked messages; empty for any. A received message is active.
         numbers: sequence numbers; empty for any.
+        enqueued_from_ms, enqueued_before_ms: of the enqueued times that are meant, UTC ms; `None`:
+            any.
     """
 
     condition: Condition | None = None
     states: Collection[State] = ()
     numbers: Collection[int] = ()
+    enqueued_from_ms: int | None = None
+    enqueued_before_ms: int | None = None
 
     @classmethod
     def of(
@@ -46,7 +50,9 @@ class MessageSelection:
     @property
     def is_everything(self) -> bool:
         """Whether every message is meant."""
-        return self.condition is None and not self.states and not self.numbers
+        times = self.enqueued_from_ms, self.enqueued_before_ms
+        is_any_time = times == (None, None)
+        return self.condition is None and not self.states and not self.numbers and is_any_time
 
     def takes(self, message: RemoteMessage) -> bool:
         """Return whether a message is meant.
@@ -58,8 +64,23 @@ class MessageSelection:
             return False
         if self.numbers and message.sequence_number not in self.numbers:
             return False
+        if not self._is_of_its_time(message):
+            return False
         if self.condition is None:
             return True
         if message.unread:
             raise FilterException("The bytes are no message of AMQP 1.0.")
         return self.condition.takes(message)
+
+    def _is_of_its_time(self, message: RemoteMessage) -> bool:
+        first, end = self.enqueued_from_ms, self.enqueued_before_ms
+        if first is None and end is None:
+            return True
+        return message.enqueued_time_ms is not None and is_within(
+            message.enqueued_time_ms, first, end
+        )
+
+
+def is_within(value: int, first: int | None, end: int | None) -> bool:
+    """Return whether a value is not below the first one and below the end; `None`: no bound."""
+    return (first is None or value >= first) and (end is None or value < end)
