@@ -60,7 +60,9 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         RemoteAdministration(source.address, source.credential) as at_source,
         RemoteAdministration(target.address, target.credential) as at_target,
         RemoteNamespace(source.address, source.credential) as namespace,
+        RemoteNamespace(target.address, target.credential) as other,
     ):
+        unfit = _unfit(target, await other.server_id())
         with output.progress(None, "reading definitions") as progress:
             reading = SideReading(at_source, progress)
             here = await reading.side()
@@ -81,9 +83,23 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         denied=looks.denied,
         requests=reading.requests,
         measured_per_s=looks.measured_per_s,
+        unfit=unfit,
     )
     _write(made, looks, source, target, output)
     return ExitCode.DIFFERENCES if made.count("refusal") else ExitCode.DONE
+
+
+def _unfit(target: NamespaceLogin, server_id: str) -> str:
+    """Return why a namespace can be no target, with what to do; "" if it is a busbridge."""
+    from bridge.wire.own_operations import CONTAINER_ID
+
+    if server_id == CONTAINER_ID:
+        return ""
+    return (
+        f"{target.name!r} is no busbridge: it calls itself {server_id!r}. A migration keeps numbers, "
+        "which a busbridge alone can take: start one (`busbridge serve`) and name its profile by "
+        "--to. What needs no numbers a relay moves into any namespace (docs/hybrid.md)."
+    )
 
 
 def _names_at_target(source: MigrationSide, meant: set[str]) -> set[str]:

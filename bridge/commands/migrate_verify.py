@@ -28,6 +28,12 @@ SHOWN_MAX: Final = 1_000
 """Differences that a table shows; lines of JSON have all."""
 
 COLUMNS: Final = ("entity", "queue", "source", "target", "differing")
+STATES_COLUMNS: Final = ("entity", "compared", "not_compared", "differing")
+SHOWN_COLUMNS: Final = {
+    "difference": ("entity", "queue", "number", "is_at", "differs"),
+    "session": ("entity", "session_id", "is_at", "differs"),
+}
+"""The columns of tables of differences, by the part that their rows are of."""
 
 
 def register(verbs: Commands) -> None:
@@ -51,6 +57,11 @@ def register(verbs: Commands) -> None:
         "--leave-out", action="append", choices=MESSAGE_PARTS, default=[],
         help="what is not compared; may be given again",
     )  # fmt: skip
+    parser.add_argument(
+        "--session-states", action="store_true",
+        help="compare the states of sessions, too: each session is locked at both sides while its "
+        "state is read, and one that somebody holds is named",
+    )  # fmt: skip
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
@@ -67,6 +78,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         with output.interruption.deferred() as asked:
             for path, is_topic in topics.items():
                 await verification.compare(path, is_topic, asked)
+                if arguments.session_states and not is_topic:
+                    await verification.compare_states(path, asked)
                 if asked.is_set():
                     output.say("Stopped: what is behind this was not compared.")
                     return ExitCode.STOPPED
@@ -111,6 +124,11 @@ class _Reader:
             await reading.side()
         return reading.kinds
 
+    @property
+    def namespace(self) -> RemoteNamespace:
+        """The namespace."""
+        return self._namespace
+
     def management(self, path: str) -> RemoteManagement:
         """Return the operations of an entity."""
         return self._namespace.management_of(path)
@@ -120,7 +138,8 @@ class _Verification:
     """Compares entity by entity.
 
     Attributes:
-        differing: how many messages differ, and entities that only one side has.
+        differing: how many messages differ, states of sessions, and entities that only one side
+            has; and sessions whose states are not told.
     """
 
     def __init__(self, both: Sequence[_Reader], left_out: Sequence[str], output: Output) -> None:
@@ -129,6 +148,7 @@ class _Verification:
         self._output = output
         self._rows: list[dict[str, object]] = []
         self._shown: list[dict[str, object]] = []
+        self._states: list[dict[str, object]] = []
         self.differing = 0
 
     async def compare(self, path: str, is_topic: bool, asked: asyncio.Event) -> None:
@@ -143,6 +163,43 @@ class _Verification:
         for place, is_dead in places(path, is_topic=is_topic):
             with self._output.progress(None, f"comparing {place}") as progress:
                 await self._compare(path, place, is_dead, asked, progress)
+
+    async def compare_states(self, path: str, asked: asyncio.Event) -> None:
+        """Compare the states of an entity's sessions, if it has some.
+
+        Raises:
+            RemoteError: a namespace refuses, or does not answer.
+        """
+        from bridge.commands.migration_states import compared_states
+        from bridge.commands.session_entities import requires_sessions
+        from bridge.remote.errors import RemoteNotFound
+
+        namespaces = [each.namespace for each in self._both]
+        for namespace in namespaces:
+            try:
+                if not await requires_sessions(namespace, path):
+                    return
+            except RemoteNotFound:  # which is a difference already
+                return
+        with self._output.progress(None, f"reading states of {path}") as progress:
+            found = await compared_states(namespaces, path, asked, lambda: progress.advance())
+        self._output.say_some("not compared", found.held)
+        self.differing += len(found.differences) + len(found.held)
+        for each in found.differences:
+            self._show({
+                "part": "session",
+                "entity": path,
+                "session_id": each.session_id,
+                "is_at": list(each.has_state),
+                "differs": ["session_state"],
+            })  # fmt: skip
+        self._states.append({
+            "part": "session_states",
+            "entity": path,
+            "compared": found.sessions,
+            "not_compared": len(found.held),
+            "differing": len(found.differences),
+        })  # fmt: skip
 
     async def _compare(
         self, path: str, place: str, is_dead: bool, asked: asyncio.Event, progress: Progress
@@ -189,6 +246,9 @@ class _Verification:
             "is_at": list(found.is_at),
             "differs": list(found.parts),
         }
+        self._show(row)
+
+    def _show(self, row: dict[str, object]) -> None:
         if not self._output.is_table:
             self._output.record(row)
         elif len(self._shown) < SHOWN_MAX:
@@ -211,14 +271,15 @@ class _Verification:
         """Write the counts, and at a terminal the differences."""
         output = self._output
         if not output.is_table:
-            output.table(self._rows)
+            output.table([*self._rows, *self._states])
         else:
             output.table([_readable(row) for row in self._rows], COLUMNS, alarming=("differing",))
-            if self._shown:
-                output.table(
-                    [{**row, **_texts(row)} for row in self._shown],
-                    ("entity", "queue", "number", "is_at", "differs"),
-                )
+            for part, columns in SHOWN_COLUMNS.items():
+                shown = [{**row, **_texts(row)} for row in self._shown if row["part"] == part]
+                if shown:
+                    output.table(shown, columns)
+            if self._states:
+                output.table(self._states, STATES_COLUMNS, alarming=("differing", "not_compared"))
         total = f"{self.differing:,} differences"
         output.say(f"{'1 difference' if self.differing == 1 else total}. Nothing was changed.")
 

@@ -34,13 +34,13 @@ async def pages(
     Raises:
         RemoteError: the namespace refuses, or does not answer.
     """
-    next_number = 1
+    next_number = 0
     while not asked.is_set():
         page = await management.peek(next_number, PAGE)
         if page:
             yield page
         numbers = [int(each.sequence_number or 0) for each in page]
-        if max(numbers, default=0) < next_number:
+        if max(numbers, default=-1) < next_number:
             return
         next_number = max(numbers) + 1
 

@@ -38,7 +38,7 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """List them, page by page."""
-    from bridge.commands.schedule_options import time_in
+    from bridge.commands.selection_options import time_in
     from bridge.remote.errors import RemoteError
     from bridge.remote.namespace import RemoteNamespace
 

@@ -80,6 +80,12 @@ class RemoteConnection:
         """Whether links can be attached."""
         return self.lost is None and self._endpoint.state is ConnectionState.OPEN
 
+    @property
+    def server_id(self) -> str:
+        """The container-id by which the server has opened; "" before."""
+        peer = self._endpoint.peer
+        return "" if peer is None else str(peer.container_id)
+
     async def open(self, within_s: float = OPEN_S) -> None:
         """Connect, log in and open.
 

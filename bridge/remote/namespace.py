@@ -169,6 +169,18 @@ class RemoteNamespace:
         """Return the operations at an entity's `$management`, attached by the first of them."""
         return self._managements.setdefault(entity, RemoteManagement(self, entity))
 
+    async def server_id(self) -> str:
+        """Return the container-id by which the server opens: a bridge's is `CONTAINER_ID`.
+
+        Raises:
+            RemoteError: the server is not reached.
+        """
+
+        async def asked() -> str:
+            return (await self._connected()).server_id
+
+        return await self.patience.repeat(asked, is_repeatable=True)
+
     async def attached(
         self, entity: str, attach: Callable[[RemoteConnection], Awaitable[Attached]]
     ) -> Attached:

@@ -1,8 +1,11 @@
-"""The operations of `$management` that Azure does not have: the names of both ends."""
+"""What tells a busbridge from Azure: its name, and the operations of `$management` of its own."""
 
 from __future__ import annotations
 
 from typing import Final
+
+CONTAINER_ID: Final = "busbridge"
+"""The container-id by which a bridge opens connections."""
 
 HOLD: Final = "com.busbridge:hold"
 RELEASE: Final = "com.busbridge:release"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bridge.machine.amqp10.limits import Limits
+from bridge.wire.own_operations import CONTAINER_ID
 
 MECHANISMS = ("MSSBCBS", "ANONYMOUS", "PLAIN", "EXTERNAL")
 """SASL mechanisms of Service Bus. Only PLAIN proves anything: the others get rights by `$cbs`."""
@@ -46,7 +47,7 @@ class GatewaySettings:
             confirmed by then stay unanswered.
     """
 
-    container_id: str = "busbridge"
+    container_id: str = CONTAINER_ID
     namespace_name: str = "sbemulatorns"
     connections_max: int = 5_000
     unauthenticated_max: int = 100

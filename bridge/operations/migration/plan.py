@@ -115,6 +115,7 @@ def make(
     denied: Mapping[str, str] | None = None,
     requests: int = 0,
     measured_per_s: float | None = None,
+    unfit: str = "",
 ) -> MigrationPlan:
     """Return the plan.
 
@@ -126,6 +127,7 @@ def make(
         now_ms: the time (UTC ms).
         denied: the entities of the source that may not be peeked at, and what it says.
         requests, measured_per_s: see `copy_time`.
+        unfit: why the target cannot be one at all; "" if it can.
     """
     part = [each for each in entities(source.namespace) if each.path.lower() in chosen]
     time = copy_time(
@@ -136,6 +138,8 @@ def make(
     )
     ends_ms = now_ms + 1_000 * (time.least_s or 0)
     found = list(_findings(source, target, part, now_ms, ends_ms))
+    if unfit:
+        found.append(MigrationFinding(level="refusal", entity="", subject="target", text=unfit))
     found += [
         MigrationFinding(level="refusal", entity=path, subject="definition", text=why)
         for path, why in source.refused.items()

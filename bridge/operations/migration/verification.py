@@ -128,7 +128,7 @@ class _Read:
     """What was read of a side and not compared yet."""
 
     waiting: deque[Fingerprint] = field(default_factory=deque)
-    last: int = 0
+    last: int = -1
     is_over: bool = False
 
 

@@ -1,0 +1,118 @@
+"""Compares the states of an entity's sessions on two sides, each told to who holds the session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from bridge.commands.errors import sentence_of
+from bridge.commands.migration_peeking import SESSIONS_PAGE
+from bridge.model.session_id import fold
+from bridge.operations.migration.verification import SIDES, Side
+from bridge.relay.running.session_lock import CANNOT_BE_LOCKED
+from bridge.remote.errors import RemoteError, RemoteNotFound
+from bridge.remote.namespace import RemoteNamespace
+
+ACCEPT_S = 20.0
+"""How long a namespace may take to give a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateDifference:
+    """A session whose states differ.
+
+    Attributes:
+        has_state: the sides that have one.
+    """
+
+    session_id: str
+    has_state: tuple[Side, ...]
+
+
+@dataclass(slots=True)
+class StateComparison:
+    """What was found of an entity.
+
+    Attributes:
+        sessions: how many were compared.
+        held: sessions that somebody else holds, in words: their states were not told.
+    """
+
+    sessions: int = 0
+    differences: list[StateDifference] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+
+
+async def compared_states(
+    namespaces: Sequence[RemoteNamespace],
+    path: str,
+    asked: asyncio.Event,
+    advance: Callable[[], None],
+) -> StateComparison:
+    """Compare the states of all sessions that either side has, until a signal has come.
+
+    Each session is locked while its state is read, one after the other.
+
+    Args:
+        namespaces: the source and the target.
+        path: an entity that requires sessions.
+        advance: is called after each session.
+
+    Raises:
+        RemoteError: a namespace refuses, or does not answer.
+    """
+    spelled: dict[str, str] = {}
+    for namespace in namespaces:
+        for session_id in await _sessions(namespace, path, asked):
+            spelled.setdefault(fold(session_id), session_id)
+    found = StateComparison()
+    for session_id in spelled.values():
+        if asked.is_set():
+            break
+        states: dict[Side, bytes | None] = {}
+        for side, namespace in zip(SIDES, namespaces, strict=True):
+            try:
+                states[side] = await _state(namespace, path, session_id)
+            except RemoteError as error:
+                if error.condition != CANNOT_BE_LOCKED:
+                    raise
+                found.held.append(f"session {session_id!r} at the {side}: {sentence_of(error)}")
+        advance()
+        if len(states) < len(SIDES):
+            continue
+        found.sessions += 1
+        if states["source"] != states["target"]:
+            has_state = tuple(side for side in SIDES if states[side] is not None)
+            found.differences.append(StateDifference(session_id, has_state))
+    return found
+
+
+async def _sessions(namespace: RemoteNamespace, path: str, asked: asyncio.Event) -> list[str]:
+    """Return the sessions with messages or a state; none of an entity that is not there."""
+    found: dict[str, None] = {}
+    skip = 0
+    management = namespace.management_of(path)
+    while not asked.is_set():
+        try:
+            page = await management.message_sessions(skip, SESSIONS_PAGE)
+        except RemoteNotFound:
+            break
+        if not page:
+            break
+        skip += len(page)
+        found.update(dict.fromkeys(page))
+    return list(found)
+
+
+async def _state(namespace: RemoteNamespace, path: str, session_id: str) -> bytes | None:
+    try:
+        receiver = await namespace.session_receiver(path, session_id, max_wait_s=ACCEPT_S)
+    except RemoteNotFound:
+        return None
+    try:
+        return await receiver.state()
+    finally:
+        with suppress(RemoteError):
+            await receiver.close()
