@@ -96,9 +96,9 @@ def _unfit(target: NamespaceLogin, server_id: str) -> str:
     if server_id == CONTAINER_ID:
         return ""
     return (
-        f"{target.name!r} is no busbridge: it calls itself {server_id!r}. A migration keeps numbers, "
-        "which a busbridge alone can take: start one (`busbridge serve`) and name its profile by "
-        "--to. What needs no numbers a relay moves into any namespace (docs/hybrid.md)."
+        f"{target.name!r} is no busbridge: it calls itself {server_id!r}. A migration keeps "
+        "numbers, which a busbridge alone can take: start one (`busbridge serve`) and name its "
+        "profile by --to. What needs no numbers a relay moves into any namespace (docs/hybrid.md)."
     )
 
 

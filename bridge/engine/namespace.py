@@ -62,6 +62,7 @@ from bridge.engine.deferral.receiving import DeferredReceiving
 from bridge.engine.forwarding.forwarder import Forwarder
 from bridge.engine.forwarding.forwarding import Forwarding
 from bridge.engine.held_entities import HeldEntities
+from bridge.engine.hold_followers import HoldFollowers
 from bridge.engine.leaving import Leaving
 from bridge.engine.membership import Membership
 from bridge.engine.numbered_locks import NumberedLocks
@@ -312,6 +313,9 @@ class RabbitNamespace:
             ),
             own.bind,
         )
+        self._administration.followed = HoldFollowers(
+            self._peers, bridges.others, self._administration.read
+        ).await_all
         self._administration.on_changed += [
             self.reconciler.note,
             self._sending.note_changed,

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bridge.model.entity import AuthorizationRule, Right, Rule
-from bridge.model.errors import EntityConflict
+from bridge.model.errors import EntityConflict, ServerBusy
 from bridge.remote.credentials import SharedKey
-from bridge.remote.errors import RemoteRefused, RemoteUnauthorized
+from bridge.remote.errors import RemoteBusy, RemoteRefused, RemoteUnauthorized
 from bridge.remote.namespace import RemoteNamespace
 from tests.bench.memory_namespace import MemoryNamespace
 from tests.conformance.door import ROOT_RULE
@@ -57,6 +57,30 @@ class Holding(MemoryNamespace):
     def administration(self) -> Holds:
         """Notes holds."""
         return self.holds
+
+
+class BesideOlder(Holding):
+    """A namespace with a bridge that knows no holds."""
+
+    def check_known(self, feature: str) -> None:
+        """It knows nothing."""
+        raise ServerBusy(f"A bridge does not know '{feature}'. Replace it.")
+
+
+async def test_an_entity_is_not_held_while_a_bridge_would_not_follow() -> None:
+    """It is told what that one does not know; a hold that is there can be ended."""
+    holding = BesideOlder()
+    async with (
+        gateway(ROOT_RULE, CLERK, namespace=holding) as (_, port),
+        remote(port, ROOT, patience=ONCE) as namespace,
+    ):
+        management = await namespace.management("q")
+        with pytest.raises(RemoteBusy, match="does not know 'com.busbridge:hold'"):
+            await management.hold("run-1")
+        assert holding.holds.of == {}
+        holding.holds.of["q"] = "run-1"
+        await management.release("run-1")
+        assert holding.holds.of == {}
 
 
 @asynccontextmanager

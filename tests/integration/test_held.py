@@ -12,9 +12,13 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import ReceiveMode
 from bridge.engine.clock import now_ms
+from bridge.engine.settlement.locktable import INSTANCE_BYTES
+from bridge.machine.inbox.wheel import place
 from bridge.model import entity as model
 from bridge.model.errors import EntityConflict, EntityDisabled, ServerBusy
 from bridge.model.name import EntityPath
+from bridge.topology import names
+from bridge.topology.parts import bound_by_own_name
 from bridge.wire.basic import Properties
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
@@ -49,9 +53,9 @@ async def beside(door: Door, endpoint: Endpoint, broker: Broker) -> AsyncIterato
 
 
 async def hold(door: Door, path: EntityPath, *others: Door) -> None:
-    """Hold an entity, and wait until other bridges know it."""
+    """Hold an entity: other bridges know it then."""
     await door.namespace.administration.hold(path.entity, RUN)
-    await until(lambda: all(each.namespace.entity(path).held == RUN for each in (door, *others)))
+    assert all(each.namespace.entity(path).held == RUN for each in (door, *others))
 
 
 async def release(door: Door, path: EntityPath, *others: Door) -> None:
@@ -168,6 +172,54 @@ async def test_what_comes_meanwhile_gets_its_number_when_the_hold_ends(
         (2, b"one"),
         (3, b"two"),
     ]
+
+
+async def test_the_leader_follows_a_hold_when_another_bridge_has_answered_it(
+    door: Door, beside: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is numbered behind the answer; how long all took is in the log."""
+    caplog.set_level(logging.INFO)
+    leader = door.sidecar.routes.leader_of("orders")
+    assert leader is not None
+    await beside.namespace.administration.hold("orders", RUN)
+    assert leader.is_held
+    assert "hold.followed path=orders bridges=2 ms=" in caplog.text
+    await release(beside, ORDERS, door)
+
+
+async def test_a_hold_says_that_a_bridge_does_not_follow_and_may_be_asked_again(
+    door: Door, confirming: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bridge that gives no answer may give numbers still."""
+    monkeypatch.setattr("bridge.engine.hold_followers.FOLLOWED_S", 1.0)
+    silent = names.bridge_queue(bytes(range(INSTANCE_BYTES)))
+    declarations = confirming.declarations
+    await declarations.declare_queue(silent, durable=False, exclusive=True, auto_delete=True)
+    await declarations.bind(bound_by_own_name(names.ADMINISTRATION, silent))
+    with pytest.raises(ServerBusy, match=r"'orders' is held .* not all bridges .* Ask again"):
+        await door.namespace.administration.hold("orders", RUN)
+    assert door.namespace.entity(ORDERS).held == RUN
+    await declarations.delete_queue(silent)
+    await door.namespace.administration.hold("orders", RUN)
+
+
+async def test_what_waits_for_a_bucket_waits_for_the_end_of_the_hold(door: Door) -> None:
+    """A native message gets its number when its bucket is made."""
+    leader = door.sidecar.routes.leader_of("orders")
+    assert leader is not None
+    await hold(door, ORDERS)
+    done: list[str] = []
+    far_ms = now_ms() + 40 * 86_400_000
+    where = place(far_ms, now_ms())
+    wheel = leader.sequencer.memory.wheel
+    assert not wheel.is_usable(where)
+    messages = leader._buckets.messages
+    messages.await_bucket(where, far_ms, lambda: done.append("numbered"), 1)
+    await until(lambda: wheel.is_usable(where))
+    messages.fire()
+    assert not done
+    await release(door, ORDERS)
+    await until(lambda: done == ["numbered"])
 
 
 async def test_forwarding_waits_at_a_held_source_and_before_a_held_target(

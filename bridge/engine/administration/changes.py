@@ -12,7 +12,7 @@ A topic's lock serves its subscriptions, too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -53,6 +53,7 @@ class Administration:
 
     Attributes:
         on_changed: called with an entity's path when its definition was written or deleted.
+        followed: returns when all bridges follow the hold of an entity (path) by a run.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Administration:
         self._capabilities = capabilities
         self._policies = policies
         self.on_changed: list[Callable[[str], None]] = []
+        self.followed: Callable[[str, str], Awaitable[None]] = _by_nobody
         self._locks = ChangeLocks(connections)
 
     async def create(self, entity: Changed) -> Changed:
@@ -122,9 +124,9 @@ class Administration:
             return made
 
     async def hold(self, path: str, run: str) -> None:
-        """Hold an entity for a migration (`model.availability`); what it holds already stays so.
+        """Hold an entity for a migration (`model.availability`); return when all bridges follow.
 
-        Of a topic its subscriptions are not held with it.
+        What the run holds already stays so. Of a topic its subscriptions are not held with it.
 
         Args:
             run: the name of the migration's run.
@@ -132,7 +134,8 @@ class Administration:
         Raises:
             EntityNotFound: there is no entity of this name.
             EntityConflict: another run holds it.
-            ServerBusy: another change of the entity takes too long.
+            ServerBusy: another change of the entity takes too long, or it is held, and not all
+                bridges have said that they follow.
         """
         async with self.alone(names.front_path(path)):
             there = await self._there(path)
@@ -140,6 +143,7 @@ class Administration:
                 _check_holder(there, "")
                 await self.define(replace(there, held=run))
                 log.info("entity.held path=%s run=%s", there.path, run)
+        await self.followed(there.path, run)
 
     async def release(self, path: str, run: str) -> None:
         """End a run's hold of an entity; of one that nobody holds nothing changes.
@@ -370,6 +374,10 @@ class Administration:
     async def channel(self, path: str) -> Channel:
         """Open a channel on the connection of an entity's change; see `ChangeLocks.channel`."""
         return await self._locks.channel(path)
+
+
+async def _by_nobody(path: str, run: str) -> None:
+    """Wait for nobody: there are no other bridges."""
 
 
 def _check_holder(entity: model.Entity, run: str) -> None:

@@ -87,7 +87,9 @@ async def _move_scheduled_messages(namespace: NamespaceVerbs, path: EntityPath, 
 
 
 async def _hold(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
-    await namespace.administration.hold(_whole(path), check_run(body.get("run")))
+    whole, run = _whole(path), check_run(body.get("run"))
+    namespace.check_known(own_operations.HOLD)
+    await namespace.administration.hold(whole, run)
     return {}
 
 

@@ -138,9 +138,9 @@ class ScheduledMessages:
         leader, awaiting = self._leader, self._awaiting
         now_ms = self._clock()
         awaiting.look(now_ms)
-        if awaiting.ready and leader.takes and leader.in_flight.has_room:
+        if awaiting.ready and self._may_activate:
             leader.go_on()  # there is room again
-        while awaiting.ready and leader.takes and leader.in_flight.has_room:
+        while awaiting.ready and self._may_activate:  # a native message gets its number by it
             awaiting.ready.popleft()()
         held = self._held
         while held and held[0][0] <= now_ms and self._may_activate:
