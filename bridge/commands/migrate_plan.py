@@ -62,7 +62,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         RemoteNamespace(source.address, source.credential) as namespace,
         RemoteNamespace(target.address, target.credential) as other,
     ):
-        unfit = _unfit(target, await other.server_id())
+        unfit = unfit_as_target(target.name, await other.server_id())
         with output.progress(None, "reading definitions") as progress:
             reading = SideReading(at_source, progress)
             here = await reading.side()
@@ -89,14 +89,19 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.DIFFERENCES if made.count("refusal") else ExitCode.DONE
 
 
-def _unfit(target: NamespaceLogin, server_id: str) -> str:
-    """Return why a namespace can be no target, with what to do; "" if it is a busbridge."""
+def unfit_as_target(name: str, server_id: str) -> str:
+    """Return why a namespace can be no target, with what to do; "" if it is a busbridge.
+
+    Args:
+        name: its profile's.
+        server_id: see `RemoteNamespace.server_id`.
+    """
     from bridge.wire.own_operations import CONTAINER_ID
 
     if server_id == CONTAINER_ID:
         return ""
     return (
-        f"{target.name!r} is no busbridge: it calls itself {server_id!r}. A migration keeps "
+        f"{name!r} is no busbridge: it calls itself {server_id!r}. A migration keeps "
         "numbers, which a busbridge alone can take: start one (`busbridge serve`) and name its "
         "profile by --to. What needs no numbers a relay moves into any namespace (docs/hybrid.md)."
     )

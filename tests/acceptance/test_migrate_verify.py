@@ -182,6 +182,37 @@ def test_an_entity_that_one_side_alone_has_is_a_difference(verify: Verify) -> No
     assert rows["sessions", "messages"]["missing_at"] == []
 
 
+def test_states_of_sessions_are_compared_if_asked_and_held_sessions_named(
+    verify: Verify, bridges: tuple[Bridge, Bridge]
+) -> None:
+    """A state that differs, one that is there alone, one without messages; each by its session."""
+    for bridge, states in zip(
+        bridges,
+        ({"s1": b"same", "s2": b"here", "gone": b"alone"}, {"s1": b"same", "s2": b"there"}),
+        strict=True,
+    ):
+        with client_of(bridge) as client:
+            for session_id, state in states.items():
+                with client.get_queue_receiver("sessions", session_id=session_id) as receiver:
+                    receiver.session.set_state(state)
+    assert verify("sessions").code == 0, "unasked no session is locked"
+    said = verify("sessions", "--session-states")
+    assert said.code == 3, said
+    rows = {row["session_id"]: row["is_at"] for row in said.rows if row["part"] == "session"}
+    assert rows == {"s2": ["source", "target"], "gone": ["source"]}
+    (counts,) = [row for row in said.rows if row["part"] == "session_states"]
+    assert (counts["compared"], counts["not_compared"], counts["differing"]) == (3, 0, 2)
+    assert said.err.endswith("2 differences. Nothing was changed.\n")
+    with (
+        client_of(bridges[1]) as client,
+        client.get_queue_receiver("sessions", session_id="s1"),
+    ):
+        said = verify("sessions", "--session-states")
+    assert said.code == 3, said
+    assert "not compared: session 's1' at the target: " in said.err
+    assert verify("same", "--session-states").code == 0, "an entity without sessions has no states"
+
+
 def test_an_entity_that_neither_side_has_is_a_mistake(verify: Verify) -> None:
     """Exit code 2."""
     said = verify("nothing-of-that-name")

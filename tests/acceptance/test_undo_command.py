@@ -232,6 +232,9 @@ def test_what_was_sent_again_is_withdrawn_and_the_rest_is_listed(
     assert {each["application_properties"]["DeadLetterReason"] for each in found} == {"bad"}
     (left,) = waiting(busbridge, "sent", 1)
     assert (left["body"], left["delivery_count"]) == ("order 9", 0)
+    again = busbridge("undo", str(path), YES, *WAIT)
+    assert (again.code, again.row["taken"]) == (3, 0), "it names none by one"
+    assert again.err.count("No copy of the 4 messages was found at sent") == 1
 
 
 def test_an_undo_that_is_killed_goes_on_and_nothing_is_lost_or_there_twice(

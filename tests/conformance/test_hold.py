@@ -75,7 +75,7 @@ async def test_an_entity_is_not_held_while_a_bridge_would_not_follow() -> None:
         remote(port, ROOT, patience=ONCE) as namespace,
     ):
         management = await namespace.management("q")
-        with pytest.raises(RemoteBusy, match="does not know 'com.busbridge:hold'"):
+        with pytest.raises(RemoteBusy, match=r"does not know 'com\.busbridge:hold'"):
             await management.hold("run-1")
         assert holding.holds.of == {}
         holding.holds.of["q"] = "run-1"

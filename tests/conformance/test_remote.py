@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bridge.commands.migrate_plan import unfit_as_target
 from bridge.model.entity import AuthorizationRule, Queue, Right
 from bridge.remote.address import RemoteAddress
 from bridge.remote.credentials import EntraToken, SharedKey, SharedSignature
@@ -438,6 +439,16 @@ async def test_a_session_that_another_holds() -> None:
             await other.session_receiver("q", "A", max_wait_s=0.5)
     assert caught.value.condition == "com.microsoft:session-cannot-be-locked"
     assert caught.value.retryable
+
+
+async def test_a_server_is_known_by_the_name_by_which_it_opens() -> None:
+    """A bridge's is a busbridge's; what is another's can be no target of a migration."""
+    async with gateway() as (_, port), remote(port) as namespace:
+        assert unfit_as_target("there", await namespace.server_id()) == ""
+    async with gateway(container_id="another") as (_, port), remote(port) as namespace:
+        said = unfit_as_target("there", await namespace.server_id())
+    assert said.startswith("'there' is no busbridge: it calls itself 'another'.")
+    assert "`busbridge serve`" in said
 
 
 async def test_peek_schedule_cancel_and_renew() -> None:

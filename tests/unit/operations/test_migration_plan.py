@@ -255,6 +255,13 @@ def test_deferred_messages_that_a_namespace_may_count_as_active_are_no_promise()
     assert found(side(ORDERS, counted={"orders": peeked}), side(), "note") == []
 
 
+def test_a_target_that_can_be_none_is_refused_whatever_it_has() -> None:
+    """With the reason; otherwise nothing is said of it."""
+    text = "it is no busbridge"
+    assert found(side(ORDERS), side(), "refusal", unfit=text) == [("", "target", text)]
+    assert found(side(ORDERS), side(), "refusal") == []
+
+
 def test_messages_at_the_target_stand_against_it() -> None:
     """Numbers there are taken."""
     target = side(ORDERS, counted={"orders": StateCounts(counts={"dead_letter": 4})})

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bridge.operations.migration.verification import (
     MESSAGE_PARTS,
+    SIDES,
     Fingerprint,
     MessageComparison,
     MessageDifference,
@@ -114,6 +115,15 @@ def test_bytes_that_are_no_message_are_compared_as_bytes() -> None:
 def plain(number: int, digest: bytes = b"a") -> Fingerprint:
     """A message of which the body alone counts."""
     return Fingerprint(number, "active", {"body": digest})
+
+
+def test_a_message_of_number_zero_is_compared() -> None:
+    """As the first of its side."""
+    comparison = MessageComparison()
+    first = RemoteMessage.of(data=b"a", annotations={"x-opt-sequence-number": Long(0)})
+    assert list(comparison.add("source", [fingerprint(first, is_dead=False)])) == []
+    found = [each for side in SIDES for each in comparison.add(side, [])]
+    assert found == [MessageDifference(0, ("source",))]
 
 
 def test_a_side_that_goes_back_is_refused() -> None:
