@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
-from argparse import Namespace
-from pathlib import Path
+import re
 
 import pytest
 
-from bridge.commands.errors import CommandError, WrongInput
+from bridge.cli.main import main
+from bridge.commands.errors import CommandError
 from bridge.commands.exit_codes import ExitCode
 from bridge.commands.output import Output
 from bridge.commands.taking_options import say_ended
-from bridge.commands.undo import run
 from bridge.operations.taking_account import TakingAccount
 from bridge.operations.taking_effects import TakingEnd, TakingEnded
 
@@ -79,9 +77,10 @@ def test_a_limit_that_counts_anew_is_what_is_left_of_it(
     assert err.endswith(way)
 
 
-@pytest.mark.parametrize(("wait", "hold"), [(0.0, 1), (float("nan"), 1), (-1.0, 1), (5.0, -1)])
-def test_a_wait_in_which_nothing_can_come_is_refused(wait: float, hold: int) -> None:
+@pytest.mark.parametrize(("wait", "hold"), [("0", 1), ("nan", 1), ("-1.0", 1), ("5.0", -1)])
+def test_a_wait_in_which_nothing_can_come_is_refused(
+    capsys: pytest.CaptureFixture[str], wait: str, hold: int
+) -> None:
     """An undo would say of each copy that it is not there; none was received."""
-    output = Output(stdout=io.StringIO(), stderr=io.StringIO())
-    with pytest.raises(WrongInput, match=r"--(wait is above|hold is not below) 0"):
-        asyncio.run(run(Namespace(wait=wait, hold=hold, file=Path("none")), output))
+    assert main(["undo", "none", f"--wait={wait}", f"--hold={hold}"]) == 2
+    assert re.search(r"--(wait is above|hold is not below) 0", capsys.readouterr().err)
