@@ -64,6 +64,10 @@ class ScriptedLocks(RemoteManagement):
         """Nothing is left."""
         return []
 
+    def is_named(self, number: int) -> bool:
+        """There are no such sentences."""
+        return False
+
 
 def _delivery(number: int) -> RemoteDelivery:
     token = uuid4()

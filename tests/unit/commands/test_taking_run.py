@@ -93,6 +93,10 @@ class SlowSource:
         """All are given."""
         return []
 
+    def is_named(self, number: int) -> bool:
+        """There are no such sentences."""
+        return False
+
 
 def test_what_came_again_before_its_return_was_confirmed_is_marked_as_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
