@@ -177,8 +177,12 @@ def test_deferred_messages_are_removed_and_come_back_as_active_ones(
     found = messages(busbridge, "aside", 6)
     assert bodies(found)[4:] == ["order 0", "order 2"]
     messages(busbridge, "aside", 4, "scheduled")
-    empty = busbridge.done("purge", "aside", "--state", "deferred", "--number", "9999", YES)
-    assert empty.err == "aside has no such deferred messages.\n"
+    empty = busbridge("purge", "aside", "--state", "deferred", "--number", "9999", YES)
+    assert (empty.code, empty.err) == (
+        3,
+        "not found: message 9999: there is none of this number\n"
+        "aside has no such deferred messages.\n",
+    )
 
 
 def test_dead_letters_are_a_state_too(busbridge: Busbridge, tmp_path: Path) -> None:
