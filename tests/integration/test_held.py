@@ -203,8 +203,10 @@ async def test_a_hold_says_that_a_bridge_does_not_follow_and_may_be_asked_again(
     await door.namespace.administration.hold("orders", RUN)
 
 
-async def test_what_waits_for_a_bucket_waits_for_the_end_of_the_hold(door: Door) -> None:
-    """A native message gets its number when its bucket is made."""
+async def test_what_gets_its_number_with_its_bucket_waits_for_the_end_of_the_hold(
+    door: Door,
+) -> None:
+    """A native message does; what has a number goes to its bucket, and its arrival is acked."""
     leader = door.sidecar.routes.leader_of("orders")
     assert leader is not None
     await hold(door, ORDERS)
@@ -214,12 +216,13 @@ async def test_what_waits_for_a_bucket_waits_for_the_end_of_the_hold(door: Door)
     wheel = leader.sequencer.memory.wheel
     assert not wheel.is_usable(where)
     messages = leader._buckets.messages
-    messages.await_bucket(where, far_ms, lambda: done.append("numbered"), 1)
-    await until(lambda: wheel.is_usable(where))
+    messages.await_number(where, far_ms, lambda: done.append("numbered"), 1)
+    messages.await_bucket(where, far_ms, lambda: done.append("stored"), 1)
+    await until(lambda: wheel.is_usable(where) and bool(done))
     messages.fire()
-    assert not done
+    assert done == ["stored"]
     await release(door, ORDERS)
-    await until(lambda: done == ["numbered"])
+    await until(lambda: done == ["stored", "numbered"])
 
 
 async def test_forwarding_waits_at_a_held_source_and_before_a_held_target(

@@ -48,6 +48,7 @@ from bridge.machine.inbox.journal_entries import commit_marker
 from bridge.machine.inbox.poisoned_envelope import apply_each, is_divisible
 from bridge.machine.inbox.publication import Publication
 from bridge.machine.inbox.sequencer import Sequencer
+from bridge.machine.inbox.wheel import BucketKey
 from bridge.model.entity import SendEntity, Topic
 from bridge.sidecar.leader.accepted_ids import Segments, read_history
 from bridge.sidecar.leader.arrival_buffer import ArrivalBuffer
@@ -629,10 +630,8 @@ class Leader:
         where = self.sequencer.missing_bucket(command, self._clock())
         if native is None or native.scheduled_ms is None or where is None:
             self._number_or_refuse(delivery, command)
-            return
-        # When its time comes first, it needs no bucket.
-        number = partial(self._number_or_refuse, delivery, command)
-        self._buckets.messages.await_bucket(where, native.scheduled_ms, number, len(delivery.body))
+        else:
+            _await_bucket(self, delivery, command, where, native.scheduled_ms)
 
     def _number_or_refuse(
         self,
@@ -748,6 +747,24 @@ class Leader:
             self.orderly_end.begin(self.over)
         elif not self.in_flight.open:  # in a takeover, which has given no number
             self.fail(self.over)
+
+
+def _await_bucket(
+    leader: Leader, delivery: Delivery, command: Command, where: BucketKey, due_ms: int
+) -> None:
+    """Give a native message its number when its bucket is made.
+
+    When its time comes first, it needs no bucket; behind a hold it may need another one.
+    """
+
+    def number() -> None:
+        needed = leader.sequencer.missing_bucket(command, leader._clock())
+        if needed is None:
+            leader._number_or_refuse(delivery, command)
+        else:
+            _await_bucket(leader, delivery, command, needed, due_ms)
+
+    leader._buckets.messages.await_number(where, due_ms, number, len(delivery.body))
 
 
 def _rest(leader: Leader, delivery: Delivery, command: Commit, unacked: UnackedArrival) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -93,6 +94,7 @@ class ScheduledMessages:
         self._on_left = on_left
         self._loop = asyncio.get_running_loop()
         self._held: list[tuple[int, int, int, _Message]] = []
+        self._unnumbered: deque[Work] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -103,7 +105,7 @@ class ScheduledMessages:
     @property
     def has_due(self) -> bool:
         """Whether something can be done now that waited for its time, or for a bucket."""
-        if self._awaiting.ready:
+        if self._awaiting.ready or self._unnumbered:
             return True
         return bool(self._held) and self._held[0][0] <= self._clock()
 
@@ -138,9 +140,12 @@ class ScheduledMessages:
         leader, awaiting = self._leader, self._awaiting
         now_ms = self._clock()
         awaiting.look(now_ms)
-        if awaiting.ready and self._may_activate:
+        has_room = leader.takes and leader.in_flight.has_room
+        if has_room and (awaiting.ready or (self._unnumbered and not leader.is_held)):
             leader.go_on()  # there is room again
-        while awaiting.ready and self._may_activate:  # a native message gets its number by it
+        while self._unnumbered and self._may_activate:
+            self._unnumbered.popleft()()
+        while awaiting.ready and leader.takes and leader.in_flight.has_room:
             awaiting.ready.popleft()()
         held = self._held
         while held and held[0][0] <= now_ms and self._may_activate:
@@ -174,8 +179,23 @@ class ScheduledMessages:
         self._awaiting.add(where, until_ms, work, size_bytes)
         self._arm()
 
+    def await_number(self, where: BucketKey, until_ms: int, number: Work, size_bytes: int) -> None:
+        """Have a message that gets its number now wait likewise, and for the end of a hold.
+
+        What has its number is stored during a hold: it would keep its arrival unacked.
+        """
+
+        def ready() -> None:
+            if self._leader.is_held:
+                self._unnumbered.append(number)
+            else:
+                number()
+
+        self.await_bucket(where, until_ms, ready, size_bytes)
+
     def close(self) -> None:
         """End the timer; RabbitMQ takes back what is unacked when the channels are closed."""
+        self._unnumbered.clear()
         self._awaiting.close()
         if self._timer is not None:
             self._timer.cancel()
