@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Protocol
 from uuid import UUID
 
-from bridge.engine.change_verbs import ChangeVerbs
+from bridge.engine.change_verbs import NamespaceChanges
 from bridge.engine.numbered_locks import NumberedLocks
 from bridge.message.envelopes import Outgoing
 from bridge.message.received import Received as Received
@@ -139,12 +139,8 @@ class SessionReceiver(Receiver, Protocol):
         """The end of the session's lock (UTC ms), by the last renewal through this process."""
 
 
-class NamespaceVerbs(Protocol):
+class NamespaceVerbs(NamespaceChanges, Protocol):
     """The entities of a namespace, and all verbs on them."""
-
-    @property
-    def administration(self) -> ChangeVerbs:
-        """The verbs that change rules."""
 
     def entity(self, path: EntityPath) -> model.Entity:
         """Return the definition of an entity.

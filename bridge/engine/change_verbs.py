@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from bridge.engine.import_verbs import ImportVerbs
 from bridge.model import entity as model
 
 
@@ -37,3 +38,15 @@ class ChangeVerbs(Protocol):
         Raises:
             EntityNotFound, EntityConflict, ServerBusy: see `Administration.release`.
         """
+
+
+class NamespaceChanges(Protocol):
+    """The parts of a namespace that change definitions, and import messages."""
+
+    @property
+    def administration(self) -> ChangeVerbs:
+        """The verbs that change rules."""
+
+    @property
+    def importing(self) -> ImportVerbs:
+        """The verb of migrations that import messages."""

@@ -32,7 +32,7 @@ from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.machine.inbox.standbys import DIGEST_BYTES, StandbyNotice, Standbys
 from bridge.model.errors import ServiceBusError
 from bridge.wire.basic import Table, text
-from bridge.wire.link_properties import RELAY_SOURCE, RELAY_SUBSCRIPTION
+from bridge.wire.link_properties import IMPORT, RELAY_SOURCE, RELAY_SUBSCRIPTION
 from bridge.wire.own_operations import HOLD, MOVE_SCHEDULED_MESSAGES
 from bridge.wire.reply import encode_done
 from bridge.wire.sessions import PING, content
@@ -57,7 +57,9 @@ RETURN_S = 5.0
 """Time after a new connection within which no other bridge counts as gone: RabbitMQ has failed,
 perhaps, and the others connect again, too, each with a queue of a new name."""
 
-FEATURES = frozenset({str(RELAY_SOURCE), str(RELAY_SUBSCRIPTION), HOLD, MOVE_SCHEDULED_MESSAGES})
+FEATURES = frozenset(
+    {str(RELAY_SOURCE), str(RELAY_SUBSCRIPTION), str(IMPORT), HOLD, MOVE_SCHEDULED_MESSAGES}
+)
 """What this version knows, and a leader of an older one does not: link properties and operations of
 `$management`, by their names."""
 

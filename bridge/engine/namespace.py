@@ -75,6 +75,7 @@ from bridge.engine.receiving.numbered_locking import NumberedLocking
 from bridge.engine.receiving.receiver import QueueReceiver
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.receiving.turn import Turn
+from bridge.engine.sending.importing import Importing
 from bridge.engine.sending.requests import Sending
 from bridge.engine.sending.sender import Sender
 from bridge.engine.services import Services
@@ -136,6 +137,7 @@ class RabbitNamespace:
     Attributes:
         browsing: answers peeks.
         directory: the definitions; `follow` it for changes.
+        importing: stores messages under the numbers that they had elsewhere.
         counters: the totals for metrics.
         counting: counts messages.
         disposal: deletes idle entities.
@@ -210,6 +212,7 @@ class RabbitNamespace:
 
         # The verbs.
         self._sending = Sending(services)
+        self.importing = Importing(self.directory, self._sending, self.check_known)
         self._deferral = Deferral(services)
         self._settling = Settling(services, self._deferral.defer)
         self._locks_anywhere = LocksAnywhere(

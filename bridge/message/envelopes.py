@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bridge.machine.inbox.arrival import PROPERTIES_BYTES_MAX
@@ -13,6 +13,7 @@ from bridge.wire import envelope, headers, relay_source
 from bridge.wire.basic import Properties, Table, bytes_in, integer_in, with_fields
 from bridge.wire.digest import of_message
 from bridge.wire.envelope import Item, Operation
+from bridge.wire.imported import Imported
 from bridge.wire.record import Record
 
 _NONE: Table = {}
@@ -29,10 +30,14 @@ class Outgoing:
         session_id: the message's session, or `None`.
         said: what a relay says of its copy (`wire.relay_source`); b"" of all other messages.
         target: the short id of the only subscription that gets a relay's copy; b"" for all.
+        imported: what a migration says of a message that it imports.
+        own: headers that only the service writes, of such a message.
     """
 
     said: ClassVar[bytes] = b""
     target: ClassVar[bytes] = b""
+    imported: ClassVar[Imported | None] = None
+    own: ClassVar[Table] = {}
 
     record: Record
     size_bytes: int
@@ -46,6 +51,14 @@ class RelayedCopy(Outgoing):
 
     said: bytes  # type: ignore[misc]
     target: bytes = b""  # type: ignore[misc]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedMessage(Outgoing):
+    """A message on its way in that keeps its number."""
+
+    imported: Imported  # type: ignore[misc]
+    own: Table = field(default_factory=dict)  # type: ignore[misc]
 
 
 def encode(
@@ -96,7 +109,7 @@ def item_of(entity: model.SendEntity, outgoing: Outgoing, own: Table = _NONE) ->
     canonical = Properties(
         content_type=given.content_type,
         content_encoding=given.content_encoding,
-        headers=kept | own,
+        headers=kept | own | outgoing.own,
         delivery_mode=2,
         correlation_id=given.correlation_id,
         reply_to=given.reply_to,
@@ -121,6 +134,7 @@ def item_of(entity: model.SendEntity, outgoing: Outgoing, own: Table = _NONE) ->
         _partition_key(entity, outgoing, table),
         None,
         of_message(given) if entity.requires_duplicate_detection else None,
+        imported=outgoing.imported,
     )
 
 

@@ -27,6 +27,7 @@ NOT_REACHED = "busbridge:not-reached"
 OTHER_ENTITY = "busbridge:other-entity"
 SOURCE_UNKNOWN = "busbridge:source-unknown"
 SUBSCRIPTION_UNKNOWN = "busbridge:subscription-unknown"
+IMPORT_UNKNOWN = "busbridge:import-unknown"
 """Our own: no server was there to give a condition, or none was asked."""
 
 

@@ -80,7 +80,12 @@ class RemoteNamespace:
         return f"<RemoteNamespace {self.address.url} {self._connection!r}>"
 
     async def sender(
-        self, entity: str, *, relay_source: str | None = None, subscription: str | None = None
+        self,
+        entity: str,
+        *,
+        relay_source: str | None = None,
+        subscription: str | None = None,
+        import_run: str | None = None,
     ) -> RemoteSender:
         """Attach a sender, with the right Send.
 
@@ -89,12 +94,15 @@ class RemoteNamespace:
                 the right Manage at a bridge; `RemoteSender.knows_source` says whether it is heeded.
             subscription: the only subscription of the topic that gets the messages; at a bridge
                 alone, and with a source.
+            import_run: the migration's run that imports them, with the right Manage at a bridge;
+                the run holds the entity.
 
         Raises:
-            RemoteRefused: the topic would give the messages to all of its subscriptions.
+            RemoteRefused: the topic would give the messages to all of its subscriptions, or the
+                entity would give them numbers of its own.
             RemoteError: the server refuses it, or is not reached.
         """
-        made = RemoteSender(self, entity, relay_source, subscription)
+        made = RemoteSender(self, entity, relay_source, subscription, import_run)
         await made.attach()
         self._links.add(made)
         return made

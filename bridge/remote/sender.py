@@ -18,6 +18,7 @@ from bridge.remote.batch import payload_of
 from bridge.remote.connection import RemoteConnection
 from bridge.remote.errors import (
     CONNECTION_FORCED,
+    IMPORT_UNKNOWN,
     SOURCE_UNKNOWN,
     SUBSCRIPTION_UNKNOWN,
     TIMEOUT,
@@ -31,7 +32,7 @@ from bridge.remote.message import RemoteMessage
 from bridge.remote.patience import Patience
 from bridge.wire.amqp10.performatives import Accepted, Error, Rejected, Source, Target
 from bridge.wire.amqp10.scalars import Symbol
-from bridge.wire.link_properties import BATCH_BYTES_MAX, RELAY_SOURCE, RELAY_SUBSCRIPTION
+from bridge.wire.link_properties import BATCH_BYTES_MAX, IMPORT, RELAY_SOURCE, RELAY_SUBSCRIPTION
 
 Attached = TypeVar("Attached")
 
@@ -66,6 +67,7 @@ class RemoteSender:
     Args:
         relay_source: the source that all messages are copied from; `None` for none.
         subscription: the only subscription of the topic that gets them, with a source.
+        import_run: the migration's run that imports them, each under the number that it had.
 
     Attributes:
         entity: the entity's path.
@@ -77,6 +79,7 @@ class RemoteSender:
         entity: str,
         relay_source: str | None = None,
         subscription: str | None = None,
+        import_run: str | None = None,
     ) -> None:
         self.entity = entity
         self._knew_source: bool | None = None
@@ -85,6 +88,8 @@ class RemoteSender:
             self._said = {RELAY_SOURCE: relay_source}
             if subscription is not None:
                 self._said[RELAY_SUBSCRIPTION] = subscription
+        elif import_run is not None:
+            self._said = {IMPORT: import_run}
         self._namespace = namespace
         self._attachment: Attachment | None = None
         self._link: ClientOutgoingLink | None = None
@@ -205,6 +210,10 @@ class RemoteSender:
             await attachment.end(link)
             text = f"{self.entity} would give the messages to all of its subscriptions."
             raise RemoteRefused(SUBSCRIPTION_UNKNOWN, text, False)
+        if IMPORT in (self._said or {}) and IMPORT not in answered:
+            await attachment.end(link)
+            text = f"{self.entity} would give the messages numbers of its own."
+            raise RemoteRefused(IMPORT_UNKNOWN, text, False)
         self._attachment, self._link = attachment, link
         before, self._knew_source = self._knew_source, self._knew_source or self.knows_source
         if before is not None and before != self.knows_source:

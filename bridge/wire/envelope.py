@@ -6,9 +6,10 @@ recipient of an answer (`reply_to`, `correlation_id`); everything else is in its
 
     version u8 | operation u8 | identity 16 bytes | count u32 | items
 
-    item of send and schedule:   flags u8 | [ttl_ms i64] | [scheduled_ms i64] | [key: u16 + bytes]
-                                 | [digest 16] | [source 7] | properties: u32 + bytes
-                                 | body: u32 + bytes
+    item of send, schedule, import:
+                                 flags u8 | [ttl_ms i64] | [scheduled_ms i64] | [key: u16 + bytes]
+                                 | [digest 16] | [source 7] | [imported 55: `wire.imported`]
+                                 | properties: u32 + bytes | body: u32 + bytes
     item of cancel:              sequence number i64
     move:                        sequence numbers i64, repeated, then as many items as of schedule
     item of used:                short id of an entity, 6 bytes | age of its last use i64, ms
@@ -16,7 +17,8 @@ recipient of an answer (`reply_to`, `correlation_id`); everything else is in its
 Envelopes of transactions (`wire.commits`, `wire.inquiries`) have sections in place of items, and
 their size in place of the count.
 
-An envelope of uses has its bridge's name in the first 6 bytes of its identity.
+An envelope of uses has its bridge's name in the first 6 bytes of its identity, one of imports the
+digest of its run as its identity: its items have identities of their own.
 
 Message `i` of an envelope has the identity `identity + i` (four bytes, big-endian), which lets a
 recovering sequencer distinguish two equal messages. All integers are big-endian.
@@ -35,14 +37,17 @@ from enum import IntEnum
 
 from bridge.wire import headers
 from bridge.wire.basic import Properties, Table, text
+from bridge.wire.envelope_item import DIGEST_BYTES as DIGEST_BYTES
+from bridge.wire.envelope_item import SOURCE_BYTES as SOURCE_BYTES
+from bridge.wire.envelope_item import Item as Item
+from bridge.wire.envelope_item import MalformedEnvelope as MalformedEnvelope
+from bridge.wire.envelope_item import item_bytes as item_bytes
+from bridge.wire.envelope_item import item_parts, read_items
 
 VERSION = 1
 
 IDENTITY_BYTES = 16
 ITEM_IDENTITY_BYTES = 20
-DIGEST_BYTES = 16
-SOURCE_BYTES = 7
-"""Size of the source of a forwarded message (`wire.forwarded`)."""
 
 KEY_BYTES_MAX = 2**16 - 1
 """Maximum size of a key: further bytes of a session id or a partition key do not affect the choice
@@ -69,17 +74,9 @@ _HEAD = struct.Struct(">BB16sI")
 HEAD_BYTES = _HEAD.size
 _ITEM_BYTES_MIN = 9
 _KIND_FIELD = text(KIND)
-_U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 _I64 = struct.Struct(">q")
 _USED = struct.Struct(">6sq")
-
-_HAS_TTL = 1
-_HAS_SCHEDULED = 2
-_HAS_KEY = 4
-_HAS_DIGEST = 8
-_HAS_SOURCE = 16
-_KNOWN_FLAGS = _HAS_TTL | _HAS_SCHEDULED | _HAS_KEY | _HAS_DIGEST | _HAS_SOURCE
 
 
 class Operation(IntEnum):
@@ -90,41 +87,14 @@ class Operation(IntEnum):
     CANCEL = 3
     USED = 4
     MOVE = 5
+    IMPORT = 6
     COMMIT = 8  # from here on: envelopes of transactions
     INQUIRE = 9
     CARRIED_OUT = 10
 
 
-class MalformedEnvelope(ValueError):
-    """Error for bytes that are no envelope of this version."""
-
-
-@dataclass(slots=True)
-class Item:
-    """One message of an envelope.
-
-    Attributes:
-        properties: canonical 0-9-1 properties, encoded.
-        body: the message's body.
-        ttl_ms: the message's own time to live, or `None`.
-        scheduled_ms: time to enqueue the message (UTC ms), or `None` for now.
-        key: the key that chooses the partition in a partitioned entity (session id, else partition
-            key, else message id with duplicate detection), or `None`.
-        target: short id of the only target subscription; `None` for all that match.
-        digest: the digest of the message id where duplicates are detected (`wire.digest`), or
-            `None`.
-        source: the source of a forwarded message, with which the envelope has no other item; what a
-            relay says of its copy (`wire.relay_source`), which its properties have, too; or `None`.
-    """
-
-    properties: bytes
-    body: bytes
-    ttl_ms: int | None = None
-    scheduled_ms: int | None = None
-    key: bytes | None = None
-    target: bytes | None = None
-    digest: bytes | None = None
-    source: bytes | None = None
+_ITEMS_ALONE = (Operation.SEND, Operation.SCHEDULE, Operation.IMPORT)
+_OF_ITEMS = (*_ITEMS_ALONE, Operation.MOVE)
 
 
 @dataclass(slots=True)
@@ -145,62 +115,22 @@ def item_identity(identity: bytes, index: int) -> bytes:
     return identity + _U32.pack(index)
 
 
-def item_bytes(item: Item) -> int:
-    """Return the size of an item in an envelope of messages."""
-    size = 9 + len(item.properties) + len(item.body)
-    if item.ttl_ms is not None:
-        size += _I64.size
-    if item.scheduled_ms is not None:
-        size += _I64.size
-    if item.key is not None:
-        size += _U16.size + len(item.key)
-    if item.digest is not None:
-        size += DIGEST_BYTES
-    if item.source is not None:
-        size += SOURCE_BYTES
-    return size
-
-
 def encode(operation: Operation, identity: bytes, items: Sequence[Item]) -> bytes:
-    """Return the body of an envelope that sends or schedules `items`."""
-    parts: list[bytes] = []
-    for item in items:
-        parts += _item_parts(item)
+    """Return the body of an envelope that sends, schedules or imports `items`."""
+    parts = [part for item in items for part in item_parts(item)]
     return b"".join([encode_head(operation, identity, len(items)), *parts])
 
 
 def encode_head(operation: Operation, identity: bytes, count: int) -> bytes:
     """Return the beginning of an envelope, behind which its items stand (`encode_item`)."""
     assert len(identity) == IDENTITY_BYTES, identity
-    assert operation in (Operation.SEND, Operation.SCHEDULE)
+    assert operation in _ITEMS_ALONE
     return _HEAD.pack(VERSION, operation, identity, count)
 
 
 def encode_item(item: Item) -> bytes:
     """Return one item of an envelope."""
-    return b"".join(_item_parts(item))
-
-
-def _item_parts(item: Item) -> tuple[bytes, bytes, bytes, bytes]:
-    flags = 0
-    optional = b""
-    if item.ttl_ms is not None:
-        flags |= _HAS_TTL
-        optional += _I64.pack(item.ttl_ms)
-    if item.scheduled_ms is not None:
-        flags |= _HAS_SCHEDULED
-        optional += _I64.pack(item.scheduled_ms)
-    if item.key is not None:
-        flags |= _HAS_KEY
-        optional += _U16.pack(len(item.key)) + item.key
-    if item.digest is not None:
-        flags |= _HAS_DIGEST
-        optional += item.digest
-    if item.source is not None:
-        flags |= _HAS_SOURCE
-        optional += item.source
-    head = bytes((flags,)) + optional + _U32.pack(len(item.properties))
-    return head, item.properties, _U32.pack(len(item.body)), item.body
+    return b"".join(item_parts(item))
 
 
 def encode_cancel(identity: bytes, numbers: Sequence[int]) -> bytes:
@@ -325,7 +255,7 @@ class Items:
 
     def __init__(self, body: bytes, head: tuple[Operation, bytes, int] | None = None) -> None:
         operation, self.identity, self.left = _head(body) if head is None else head
-        if operation not in (Operation.SEND, Operation.SCHEDULE, Operation.MOVE):
+        if operation not in _OF_ITEMS:
             raise MalformedEnvelope(f"operation {operation} has no messages")
         self._count = self.left
         self._body = body
@@ -347,7 +277,7 @@ class Items:
         """
         count = min(count, self.left)
         try:
-            items, self._at = _read_items(self._body, self._at, count)
+            items, self._at = read_items(self._body, self._at, count)
         except (struct.error, ValueError) as error:
             raise MalformedEnvelope(str(error)) from error
         self.left -= len(items)
@@ -357,43 +287,3 @@ class Items:
         if not self.left and self._at != len(self._body):
             raise MalformedEnvelope(f"{len(self._body)} bytes, {self._at} expected")
         return items
-
-
-def _read_items(body: bytes, at: int, count: int) -> tuple[list[Item], int]:
-    """Return up to `count` items from a place on, and the end of the last one."""
-    items: list[Item] = []
-    end = len(body)
-    u32 = _U32.unpack_from
-    while len(items) < count and at < end:
-        flags = body[at]
-        at += 1
-        ttl_ms = scheduled_ms = key = digest = source = None
-        if flags:
-            if flags & ~_KNOWN_FLAGS:
-                raise MalformedEnvelope(f"unknown flags {flags:#x}")
-            if flags & _HAS_TTL:
-                (ttl_ms,) = _I64.unpack_from(body, at)
-                at += 8
-            if flags & _HAS_SCHEDULED:
-                (scheduled_ms,) = _I64.unpack_from(body, at)
-                at += 8
-            if flags & _HAS_KEY:
-                (size,) = _U16.unpack_from(body, at)
-                key = body[at + 2 : at + 2 + size]
-                at += 2 + size
-            if flags & _HAS_DIGEST:
-                digest = body[at : at + DIGEST_BYTES]
-                at += DIGEST_BYTES
-            if flags & _HAS_SOURCE:
-                source = body[at : at + SOURCE_BYTES]
-                at += SOURCE_BYTES
-        (size,) = u32(body, at)
-        at += 4
-        properties = body[at : at + size]
-        at += size
-        (size,) = u32(body, at)
-        at += 4
-        stored = body[at : at + size]
-        items.append(Item(properties, stored, ttl_ms, scheduled_ms, key, None, digest, source))
-        at += size
-    return items, at

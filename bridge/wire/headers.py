@@ -90,6 +90,9 @@ dead letter of several subscriptions the common ending of their dead-letter queu
 DEFERRED = "x-busbridge-deferred"
 """Text, on a deferred message: its sub-queue, "" for the entity itself."""
 
+IMPORTED = "x-busbridge-imported"
+"""True ('t'), on a message that a migration has imported under the number of its source."""
+
 WAITING = "x-busbridge-waiting"
 """Bytes ('x'), on a scheduled message that waits: number, due time, TTL, identity."""
 

@@ -92,6 +92,7 @@ class JournalSection(IntEnum):
     ACCEPTED = sections.OPTIONAL | 33
     FORWARDED = sections.OPTIONAL | 34
     SKIPPED = sections.OPTIONAL | 35
+    IMPORTED = sections.OPTIONAL | 36
 
 
 _BUCKET = struct.Struct(">BqB")

@@ -26,6 +26,10 @@ RELAY_SUBSCRIPTION: Final = Symbol("com.busbridge:relay-subscription")
 """Link property beside `RELAY_SOURCE`, at a topic: the only subscription that gets what comes on
 the link, whatever its rules say. A namespace that does not answer it would give it to all."""
 
+IMPORT: Final = Symbol("com.busbridge:import")
+"""Link property of a sender's attach, and of a bridge's answer: the migration's run whose messages
+come on the link, and keep their numbers. A namespace that does not answer it would number them."""
+
 DEAD_LETTER: Final = "com.microsoft:dead-letter"
 """Condition of the rejection that moves a message to the dead-letter queue."""
 

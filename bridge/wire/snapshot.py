@@ -4,7 +4,8 @@ Each entry has one section, PART. The joined parts of a snapshot are sections ag
 version: WRITER, SPAN, CLOCK, COUNTERS, BUCKETS, PENDING, KNOWN, ACTIVATED, CANCELLED; for a topic
 also SUBSCRIPTIONS, KNOWN_COPIES, ACTIVATED_COPIES, LEFT_OUT; for temporary entities also USES; with
 duplicate detection also ACCEPTED; for a target of forwarding also FORWARDED; for a target of relays
-also RELAYED; where numbers have gaps also SKIPPED; with transactions also TRANSACTIONS.
+also RELAYED; where numbers have gaps also SKIPPED; with transactions also TRANSACTIONS; while
+messages are imported also IMPORTED.
 `wire.journal` describes the sections that other entries have, too; the rest:
 
     PART       serial u64 | index u32 | count u32 | bytes
@@ -22,6 +23,8 @@ also RELAYED; where numbers have gaps also SKIPPED; with transactions also TRANS
     FORWARDED  the last messages forwarded to the entity (`machine.inbox.forwarded`); optional
     SKIPPED    short id of a subscription, 6 bytes, or zeros for the entity's own numbers | how many
                numbers were passed over i64 (`wire.gaps`), repeated; optional
+    IMPORTED   the messages that were imported last (`machine.inbox.imported_messages`); optional: a
+               bridge that passes over it refuses their numbers
     RELAYED    the messages relayed to the entity that may come again (`machine.inbox.relayed`): not
                optional, as a bridge that passed over it would number them again
     TRANSACTIONS
@@ -93,6 +96,7 @@ _ENCODED = {
     JournalSection.FORWARDED: "forwarded",
     JournalSection.RELAYED: "relayed",
     JournalSection.TRANSACTIONS: "transactions",
+    JournalSection.IMPORTED: "imported",
 }
 """Section -> attribute of a snapshot that holds it as it is."""
 
@@ -131,6 +135,7 @@ class Snapshot:
         relayed: encoded, the messages relayed to the entity (`machine.inbox.relayed`).
         transactions: encoded, what transactions have decided (`machine.inbox.decided`).
         skipped: how many numbers were passed over, by short id (`wire.gaps`).
+        imported: encoded, the messages imported last (`machine.inbox.imported_messages`).
     """
 
     term: bytes
@@ -154,6 +159,7 @@ class Snapshot:
     relayed: bytes = b""
     transactions: bytes = b""
     skipped: dict[bytes, int] = field(default_factory=dict)
+    imported: bytes = b""
 
     def encode(self, serial: int) -> list[bytes]:
         """Return the bodies of the snapshot's entries, in order; all of them have this `serial`."""

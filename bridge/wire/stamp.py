@@ -46,6 +46,9 @@ _SIZE = struct.Struct(">I")
 OWN_TTL = _key(headers.OWN_TIME_TO_LIVE, "t") + b"\x01"
 """The header field of a message that has a TTL of its sender's."""
 
+IMPORTED = _key(headers.IMPORTED, "t") + b"\x01"
+"""The header field of an imported message."""
+
 _SCHEDULED_NUMBER = _key(headers.SCHEDULED_NUMBER, "l")
 
 _NUMBERED_IDENTITY = _key(headers.NUMBERED, "t") + b"\x01" + _IDENTITY

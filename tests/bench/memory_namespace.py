@@ -18,6 +18,7 @@ from bridge.engine.api import (
     SessionReceiver,
 )
 from bridge.engine.change_verbs import ChangeVerbs
+from bridge.engine.import_verbs import ImportVerbs
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.errors import (
@@ -61,6 +62,11 @@ class MemoryNamespace:
     def administration(self) -> ChangeVerbs:
         """There are no subscriptions, and so no rules."""
         raise NotImplementedHere("There are queues only.")
+
+    @property
+    def importing(self) -> ImportVerbs:
+        """Nothing is imported here."""
+        raise NotImplementedHere("There is nothing to import.")
 
     def forget(self) -> None:
         """Drop all messages and their timers."""

@@ -108,3 +108,19 @@ async def test_a_page_of_many_small_gaps_is_read_at_once(
         await client.receive(30)
         await client.receiver.close()
         await until(lambda: _has(door, expected[30:]))
+
+
+async def test_the_last_message_is_found_behind_a_small_gap(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """Entries without a number stand behind it, as a gap's many numbers have one entry."""
+    async with open_door(endpoint, broker.management_url, QUEUE) as door:
+        await door.send("a")
+        await skip(door, 50, 1)
+        await door.send("b")
+        await until(lambda: _has(door, [1, 52]))
+        (leader,) = door.sidecar.leading
+        for _ in range(3):
+            await leader.write(leader.sequencer.journal.note_uses(leader.sequencer.memory))
+        assert await peeked(door) == [1, 52]
+        assert await peeked(door, 3) == [52]

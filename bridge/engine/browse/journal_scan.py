@@ -120,9 +120,12 @@ class JournalScan:
             await self._read(at(start), read.on_entry, prefetch=prefetch)
             if read.outcome is _Outcome.SKIP:
                 return read.wanted
-            if read.outcome is _Outcome.BACK:
+            # Behind a gap, whose many numbers have one entry, an estimate is behind the number.
+            is_behind = not read.is_placed and start > (self._anchors.floor(wanted) or 0)
+            if read.outcome is _Outcome.BACK or is_behind:
                 start = max(min(self._estimate(wanted), start - step), 0)
                 step *= 4
+                may_estimate = False  # the estimate has led behind the number, and would again
             elif read.outcome is _Outcome.FAR:
                 better = min(self._estimate(wanted) - 2, self.end)
                 may_estimate = better > start
@@ -227,6 +230,7 @@ class _Read:
 
     Attributes:
         wanted: the lowest number to give to `take` next.
+        is_placed: the read has come upon a number.
     """
 
     def __init__(
@@ -239,7 +243,7 @@ class _Read:
         self._may_estimate = may_estimate
         self._is_oldest = start == 0
         self._is_begun = False
-        self._is_placed = False
+        self.is_placed = False
         self.outcome = _Outcome.END
 
     def on_entry(self, entry: StreamEntry) -> bool:
@@ -249,8 +253,8 @@ class _Read:
         number = self._scan.see(entry)
         if number < 0:
             return False
-        if not self._is_placed:
-            self._is_placed = True
+        if not self.is_placed:
+            self.is_placed = True
             if number > self.wanted and not self._is_oldest:
                 return self._end(_Outcome.BACK)
             if self._may_estimate and self._scan.is_far(self.wanted, number, entry.offset):

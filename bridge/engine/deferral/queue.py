@@ -26,6 +26,7 @@ from bridge.engine.services import Services
 from bridge.engine.settlement.held_message import HeldMessage, read, unreadable
 from bridge.machine.inbox.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
 from bridge.machine.queue.memory_budget import MemoryBudget
+from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.model.name import SubQueue
 from bridge.topology import names, parts
@@ -211,7 +212,8 @@ class DeferredQueue:
 
     def arrived(self, delivery: Delivery, kind: object, table: Table) -> None:
         """Hold a deferred message; a message without a number or sub-queue is refused."""
-        holding = read(delivery, 0, can_expire=False)
+        # An imported message is stored as its topic's; what was deferred here as the entity's own.
+        holding = read(delivery, 0, can_expire=False, reader=reader_of(self.queue))
         holding.failures = holding.generation
         belongs_to = python_value(table.get(headers.DEFERRED, _ABSENT))
         if not isinstance(belongs_to, str):

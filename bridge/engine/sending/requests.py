@@ -15,7 +15,7 @@ from bridge.engine.sending.answers import busy
 from bridge.engine.sending.groups import BYTES_MAX, Group, Groups
 from bridge.engine.services import Services
 from bridge.message.batch_keys import BatchKeys
-from bridge.message.envelopes import Outgoing, item_of
+from bridge.message.envelopes import ImportedMessage, Outgoing, item_of
 from bridge.model import entity as model
 from bridge.model.availability import refusal_of_sends
 from bridge.model.capacity import capacity_mb
@@ -35,6 +35,7 @@ from bridge.topology.entity_table import Changes
 from bridge.topology.policy import MEBIBYTE
 from bridge.wire import envelope
 from bridge.wire.envelope import Item, Operation
+from bridge.wire.imported import run_digest
 
 FULL_S = 10.0
 """The time that an entity counts as full after its queue has refused a message: longer than its
@@ -198,6 +199,17 @@ class Sending:
         numbers = await self._ask(entity, body)
         self._counters.scheduled += len(batch)
         return list(numbers)
+
+    async def import_messages(
+        self, entity: model.SendEntity, run: str, batch: Sequence[ImportedMessage]
+    ) -> None:
+        """Store messages under their numbers, all of them or none, for the run that holds all."""
+        if full := self.full(entity):
+            raise QuotaExceeded(full)
+        items = [self._checked(entity, outgoing) for outgoing in batch]
+        body = envelope.encode(Operation.IMPORT, run_digest(run), items)
+        self._check_size(entity, len(body))
+        await self._ask(entity, body)
 
     async def cancel(self, entity: model.SendEntity, numbers: Sequence[int]) -> None:
         """Remove scheduled messages, all of them or none."""

@@ -43,6 +43,20 @@ BELOW_LOWEST = (
     "The message {number} of the source came behind the lowest number {lowest}: the relay has said "
     "that it cannot come again."
 )
+IMPORT_STOPPED = (
+    "A transfer before this one is not known to be stored ({why}): nothing behind it is. Attach "
+    "the link again."
+)
+IMPORT_TOO_MANY = "The transfer has {count} messages; one that imports has {most} at most."
+NO_TIME = "The message {number} is scheduled, and has no annotation 'x-opt-scheduled-enqueue-time'."
+DEAD_AND_SCHEDULED = "The message {number} cannot be scheduled in a dead-letter queue."
+NO_SUBSCRIPTIONS = (
+    "'{path}' is a queue: its messages have no annotation 'com.busbridge:subscription'."
+)
+NO_SUBSCRIPTION_NAMED = (
+    "The message {number} of a topic has the annotations 'com.busbridge:subscription' and "
+    "'x-opt-enqueue-sequence-number', unless it is scheduled."
+)
 UNAUTHORIZED_CONNECTION = (
     "The connection did not present a valid token at $cbs within {seconds:g} seconds."
 )

@@ -12,6 +12,7 @@ from bridge.engine.api import NamespaceVerbs, ReceiveMode
 from bridge.gateway.client.client import Client, refuse
 from bridge.gateway.client.reply_links import ReplyLink, address_of
 from bridge.gateway.connection.termini import check
+from bridge.gateway.links.importing import ImportingLink, run_of
 from bridge.gateway.links.receiving import ReceivingLink
 from bridge.gateway.links.relaying import (
     RelayingLink,
@@ -93,6 +94,11 @@ def _request_bytes_max(namespace: NamespaceVerbs, path: EntityPath) -> int:
 
 
 def _attach_sender(client: Client, link: IncomingLink, path: EntityPath) -> None:
+    run = run_of(link.peer.properties)
+    if run is not None:
+        client.grants.require(Right.MANAGE, path)
+        ImportingLink(client, link, path, run)
+        return
     client.grants.require(Right.SEND, path)
     source = source_of(link.peer.properties)
     if source is None:

@@ -11,27 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bridge.machine.inbox.stampable_items import BARE as BARE
+from bridge.machine.inbox.stampable_items import PROPERTIES_BYTES_MAX as PROPERTIES_BYTES_MAX
+from bridge.machine.inbox.stampable_items import make_ready
 from bridge.model.name import SHORT_ID_BYTES
 from bridge.model.session_id import fold
 from bridge.wire import commits, envelope, headers, inquiries
-from bridge.wire.basic import Properties, python_value, with_fields
-from bridge.wire.canonical import is_canonical
+from bridge.wire.basic import Properties, python_value
 from bridge.wire.commits import CommitContent, LockedMessage
 from bridge.wire.digest import of_text
 from bridge.wire.envelope import Envelope, Item, MalformedEnvelope, Operation
 from bridge.wire.native import clean
-from bridge.wire.relay_source import field, said_in_front, target_in_front
 from bridge.wire.sessions import session_id_of
 
 OWNERSHIP_TOKEN_KIND = "baton"
 """Value of `x-busbridge-kind` on a message that a sequencer sent to the owner of the inbox."""
-
-PROPERTIES_BYTES_MAX = 120_000
-"""A message's properties are one frame, and the stamp must fit in too: RabbitMQ closes the whole
-connection over a header frame above 131,064 bytes (measured on 4.0 and 4.3)."""
-
-BARE = Properties(delivery_mode=2).encode()
-"""Replaces properties that cannot be passed on."""
 
 MALFORMED_MESSAGE = "MalformedMessage"
 MALFORMED_ENVELOPE = "MalformedEnvelope"
@@ -79,6 +73,20 @@ class Cancel:
 
     identity: bytes
     numbers: Sequence[int]
+    reply_to: ReplyTo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportCommand:
+    """A command: store these messages under the numbers that they bring, all or none.
+
+    Attributes:
+        run: the digest of the run that imports (`wire.imported`).
+        items: the messages; each has `imported`.
+    """
+
+    run: bytes
+    items: Sequence[Item]
     reply_to: ReplyTo | None = None
 
 
@@ -171,7 +179,16 @@ class CarriedOut:
     messages: Sequence[LockedMessage]
 
 
-Command = SendCommand | Cancel | Move | Used | ExpiredUnnumbered | RefusedItem | TokenArrival
+Command = (
+    SendCommand
+    | Cancel
+    | Move
+    | ImportCommand
+    | Used
+    | ExpiredUnnumbered
+    | RefusedItem
+    | TokenArrival
+)
 TransactionCommand = Commit | Inquiry | CarriedOut
 
 
@@ -260,7 +277,8 @@ def _read_envelope(
         if read.sections:
             return _read_sections(read, reply_to)
         # Whoever waits for all numbers gets them all, or none.
-        is_all = reply_to is not None or read.operation is Operation.MOVE
+        is_import = read.operation is Operation.IMPORT
+        is_all = reply_to is not None or is_import or read.operation is Operation.MOVE
         is_whole = len(read.items) == 1 or is_all
         refused = make_ready(read.items, is_whole=is_whole)
     except MalformedEnvelope as error:
@@ -272,6 +290,10 @@ def _read_envelope(
         return Move(read.identity, read.numbers, read.items, reply_to)
     if read.operation is Operation.USED:
         return Used(read.identity[:SHORT_ID_BYTES], read.used, reply_to)
+    if is_import:
+        if any(item.imported is None for item in read.items):
+            return refuse(properties, body, MALFORMED_ENVELOPE, "It imports nothing.")
+        return ImportCommand(read.identity, read.items, reply_to)
     return SendCommand(read.identity, read.items, reply_to, refused=refused)
 
 
@@ -288,53 +310,6 @@ def _read_sections(read: Envelope, reply_to: ReplyTo | None) -> TransactionComma
     except Exception as error:  # its sender waits for a verdict
         fault = f"A message cannot be read: {error}"[:500]
     return Commit(read.identity, content, reply_to, fault)
-
-
-def make_ready(
-    items: Sequence[Item], first: int = 0, *, is_whole: bool = False
-) -> tuple[tuple[int, str], ...]:
-    """Make the properties of an envelope's items ready for the stamp.
-
-    Args:
-        first: the place of the first item in its envelope.
-        is_whole: an item that cannot be read makes the envelope unreadable.
-
-    Returns:
-        The place and a description of each item that cannot be read, for `SendCommand.refused`: the
-        senders of the others know nothing of it.
-    """
-    refused: list[tuple[int, str]] = []
-    for index, item in enumerate(items, first):
-        try:
-            _make_ready(item)
-        except Exception as error:
-            if is_whole:
-                raise
-            refused.append((index, f"The message cannot be read: {error}"[:500]))
-            item.properties = BARE
-    return tuple(refused)
-
-
-def _make_ready(item: Item) -> None:
-    """Make the properties of an item ready for the stamp."""
-    if len(item.properties) > PROPERTIES_BYTES_MAX:
-        raise MalformedEnvelope("its messages have too large properties")
-    if is_canonical(item.properties):
-        return
-    relayed = said_in_front(item.properties)
-    if relayed is not None:
-        aimed = target_in_front(relayed[1])
-        bare = relayed[1] if aimed is None else aimed[1]
-        if is_canonical(bare):
-            item.source = relayed[0]
-            if aimed is not None:
-                item.target = aimed[0]
-                item.properties = with_fields(bare, field(relayed[0]))
-            return
-    native = clean(Properties.decode(item.properties))
-    if len(native.properties) > PROPERTIES_BYTES_MAX:
-        raise ValueError("an envelope's message has too large properties")
-    item.properties = native.properties
 
 
 def _refused(basic: Properties, body: bytes) -> RefusedItem:

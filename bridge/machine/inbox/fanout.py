@@ -147,6 +147,28 @@ class Fanout:
             made += self._without_session(view, own, short, others.get(own))
         return made
 
+    def path_of(self, short: bytes) -> str | None:
+        """Return the path of a subscription; `None`: there is none of this short id."""
+        found = self._subscriptions.get(short)
+        return None if found is None else found.path
+
+    def imported(self, short: bytes, number: int) -> tuple[str, bytes]:
+        """Return a subscription's path, and the header field of its one copy of a message."""
+        found = self._subscriptions[short]
+        return found.path, stamp.copies(copies.encode(((short, number),), 1))
+
+    def for_one(self, item: Item, short: bytes, fields: bytes, left_ms: int | None) -> Publication:
+        """Return the publication of a message for one subscription, past its rules.
+
+        Args:
+            fields: the message's stamp, with its copy.
+            left_ms: what is left of its time to live.
+        """
+        if short not in self._left_out:
+            fields += stamp.copy_to(*self._keys([short], item.properties))
+        properties = stamp.put(item.properties, fields, left_ms)
+        return Publication(self._active, names.JOURNAL_KEY, properties, item.body)
+
     def buried(
         self,
         view: MessageView,

@@ -154,5 +154,6 @@ class JournalEntries:
             relayed=memory.relayed.encode(),
             transactions=memory.decided.encode(),
             skipped=memory.skipped,
+            imported=memory.imported.encode(),
         )
         return [self.entry(_SNAPSHOT_PROPERTIES, part) for part in whole.encode(self.entries)]

@@ -8,7 +8,8 @@ were in.
 
 from __future__ import annotations
 
-from bridge.machine.inbox.arrival import SendCommand, fold_key, make_ready
+from bridge.machine.inbox.arrival import SendCommand, fold_key
+from bridge.machine.inbox.stampable_items import make_ready
 from bridge.wire.envelope import Items, sent_count
 
 PART_MESSAGES = 100

@@ -35,23 +35,33 @@ class Numbers:
             ValueError: the gap does not begin right behind the last number of its series, or it
                 does not end in its partition.
         """
-        memory = self._memory
-        is_own = gap.short == OWN
-        partition = numbering.partition_of(gap.first) if self.is_partitioned and is_own else 0
-        if is_own:
-            is_known = partition < len(memory.counters)
-            last = memory.counters[partition] if is_known else -1
-        else:
-            last = memory.subscriptions.get(gap.short, 0)
-        is_partitioned = self.is_partitioned and is_own
-        ends_outside = is_partitioned and numbering.partition_of(gap.last) != partition
+        partition = self.partition_of(gap.first, gap.short)
+        last = -1 if partition is None else self.last(gap.first, gap.short)
+        ends_outside = self.partition_of(gap.last, gap.short) != partition
         if gap.first != last + 1 or gap.width < 1 or ends_outside:
             raise ValueError(f"a gap from {gap.first} to {gap.last} behind number {last}")
-        if is_own:
-            memory.counters[partition] = gap.last
+        self.give(gap.last, gap.short)
+        self._memory.skip(gap)
+
+    def partition_of(self, number: int, short: bytes = OWN) -> int | None:
+        """Return the partition of a number in its series; `None`: there is no such partition."""
+        if not self.is_partitioned or short != OWN:
+            return 0
+        partition = numbering.partition_of(number)
+        return partition if partition < len(self._memory.counters) else None
+
+    def last(self, number: int, short: bytes = OWN) -> int:
+        """Return the last number of the series, and partition, that a number belongs to."""
+        if short != OWN:
+            return self._memory.subscriptions.get(short, 0)
+        return self._memory.counters[self.partition_of(number) or 0]
+
+    def give(self, number: int, short: bytes = OWN) -> None:
+        """Give a number that is above the last one of its series: the next one follows it."""
+        if short != OWN:
+            self._memory.subscriptions[short] = number
         else:
-            memory.subscriptions[gap.short] = gap.last
-        memory.skip(gap)
+            self._memory.counters[self.partition_of(number) or 0] = number
 
     def enqueued_ms(self, now_ms: int) -> int:
         """Return the present time, never before a time that was given already."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
+from bridge.machine.inbox.accepted_ids import row
 from bridge.machine.inbox.arrival import MALFORMED_MESSAGE
 from bridge.machine.inbox.came import TOO_LATE, TOO_LATE_DESCRIPTION, Came
 from bridge.machine.inbox.fanout import Fanout
@@ -16,13 +17,16 @@ from bridge.machine.inbox.sequencer_memory import Memory
 from bridge.machine.inbox.wheel import BucketKey
 from bridge.model.duration import MAX_MS
 from bridge.model.entity import Queue, SendEntity, Tier, Topic
+from bridge.model.name import SubQueue
 from bridge.model.tiers import TIER_TIME_TO_LIVE_MAX_MS, effective_time_to_live_ms
 from bridge.topology import names
 from bridge.topology.shards import count_of, queue_key, shard_of
 from bridge.wire import headers, stamp
-from bridge.wire.basic import encode_fields, text
+from bridge.wire.basic import encode_fields, long, text
 from bridge.wire.digest import with_key
 from bridge.wire.envelope import Item
+from bridge.wire.gaps import OWN
+from bridge.wire.imported import DEFERRED
 from bridge.wire.message_view import MessageView
 from bridge.wire.relay_source import take_target, with_target
 from bridge.wire.sessions import session_id_of
@@ -38,6 +42,7 @@ class Publications:
         new_id: the source of `newid()` in a topic's rules; a queue needs none.
 
     Attributes:
+        journal, numbers: as given.
         fanout: a topic's subscriptions; `None` for a queue.
     """
 
@@ -51,8 +56,8 @@ class Publications:
         new_id: Callable[[], UUID] | None,
     ) -> None:
         self._memory = memory
-        self._journal = journal
-        self._numbers = numbers
+        self.journal = self._journal = journal
+        self.numbers = self._numbers = numbers
         self._active = names.active_exchange(entity.path)
         self._dead = names.dead_letter_queue(entity.path)
         self._copy = stamp.copy_to(names.journal(entity.path))
@@ -120,6 +125,72 @@ class Publications:
         view = MessageView(item, number=number, enqueued_ms=enqueued_ms, ttl_ms=ttl_ms)
         return self._to_subscriptions(self.fanout, view, waiting.identity, fields, known)
 
+    def imported(self, item: Item, now_ms: int, known: Known | None) -> Sequence[Publication]:
+        """Return the publications of an imported message that is active, deferred or dead.
+
+        Its TTL begins at its enqueued time, also where that is over.
+
+        Args:
+            known: the journal's entry of it, if an earlier term has published it.
+        """
+        said = item.imported
+        assert said is not None, "an import has it"
+        ttl_ms = self._ttl_ms(item.ttl_ms)
+        number = said.topics_number if said.short != OWN else said.number
+        fields = stamp.active(number, said.enqueued_ms, said.identity, ttl_ms) + stamp.IMPORTED
+        if item.ttl_ms is not None:
+            fields += stamp.OWN_TTL
+        if self.accepted_row(item, now_ms):
+            fields += self._accepted(item, min(said.enqueued_ms, now_ms))
+        path = self._entity.path
+        if self.fanout is not None:
+            path, copy = self.fanout.imported(said.short, said.number)
+            fields += copy
+        dead, deferred = names.dead_letter_queue(path), names.deferred_queue(path)
+        if said.state == DEFERRED:
+            sub_queue = SubQueue.DEAD_LETTER if said.is_dead else SubQueue.NONE
+            table = {
+                headers.DEFERRED: text(sub_queue.value),
+                headers.DELIVERED: long(said.deliveries),
+                headers.MOVED: text(deferred),
+            }
+            if said.is_dead:
+                table[headers.DEAD_LETTERED] = long(said.deliveries)
+            properties = stamp.put(item.properties, fields + encode_fields(table) + self._copy_dead)
+            return (self._journal.publication("", deferred, properties, item.body),)
+        if said.is_dead:
+            table = {
+                headers.DEAD_LETTERED: long(said.deliveries),
+                headers.MOVED: text(dead),
+            }
+            properties = stamp.put(item.properties, fields + encode_fields(table) + self._copy_dead)
+            return (self._journal.publication("", dead, properties, item.body),)
+        if said.deliveries:
+            fields += encode_fields({headers.DELIVERED: long(said.deliveries)})
+        left_ms = None if ttl_ms is None else max(said.enqueued_ms + ttl_ms - now_ms, 0)
+        if self.fanout is None:
+            return (self._to_queue(item.properties, item.body, fields, left_ms),)
+        made = self.fanout.for_one(item, said.short, fields, left_ms)
+        return self._journal.counted((made,))
+
+    def lacks(self, short: bytes) -> bool:
+        """Whether a short id names no subscription of the entity, nor the entity itself."""
+        return short != OWN and (self.fanout is None or self.fanout.path_of(short) is None)
+
+    def accepted_row(self, item: Item, now_ms: int) -> bytes:
+        """Return the row of an imported message in the history of accepted ones; b"" for none.
+
+        Its id was accepted when it was enqueued; behind the window nobody asks for it.
+        """
+        said = item.imported
+        assert said is not None, "an import has it"
+        digest = self.digest(item)
+        at_ms = min(said.enqueued_ms, now_ms)
+        window_ms = self._entity.duplicate_detection_history_time_window_ms
+        if digest is None or now_ms - at_ms >= window_ms:
+            return b""
+        return row(digest, said.topics_number or said.number, at_ms)
+
     def scheduled(
         self, item: Item, identity: bytes, number: int, now_ms: int, where: BucketKey
     ) -> Publication:
@@ -141,7 +212,11 @@ class Publications:
         assert item.scheduled_ms is not None
         memory.average_bytes += (len(item.body) + len(item.properties) - memory.average_bytes) // 16
         fields = stamp.waiting(number, identity, item.scheduled_ms, item.ttl_ms) + copy
-        if self._detects:
+        if item.imported is not None:
+            fields += stamp.IMPORTED
+            if self.accepted_row(item, now_ms):
+                fields += self._accepted(item, min(item.imported.enqueued_ms, now_ms))
+        elif self._detects:
             fields += self._accepted(item, now_ms)
         return stamp.put(with_target(item.properties, item.target), fields)
 

@@ -32,6 +32,7 @@ from typing import TypeVar
 from bridge.machine.inbox.accepted_ids import row
 from bridge.machine.inbox.decided import Decided
 from bridge.machine.inbox.forwarded import Forwarded
+from bridge.machine.inbox.imported_messages import ImportedMessages
 from bridge.machine.inbox.known import (
     Known,
     add_activated_copies,
@@ -249,6 +250,7 @@ class Replay:
         memory.pending = Pending.decode(snapshot.pending, is_partitioned=self._is_partitioned)
         memory.subscriptions = dict(snapshot.subscriptions)
         memory.skipped = dict(snapshot.skipped)
+        memory.imported = ImportedMessages.decode(snapshot.imported)
         memory.uses = Uses.decode(snapshot.uses)
         memory.left_out = decode_left_out(snapshot.left_out)
         memory.history.learn_open(snapshot.accepted)
@@ -271,10 +273,11 @@ class Replay:
         if not isinstance(number, int) or not isinstance(enqueued_ms, int):
             return
         self._count(number)
-        self._memory.enqueued_ms = max(self._memory.enqueued_ms, enqueued_ms)
+        waited_as = table.get(headers.SCHEDULED_NUMBER, ("V", None))[1]
+        if headers.IMPORTED not in table or waited_as is not None:
+            self._memory.enqueued_ms = max(self._memory.enqueued_ms, enqueued_ms)
         known = Known(number, enqueued_ms, is_trusted=False, copies=self._copies(table))
         identity = table.get(headers.IDENTITY, ("V", None))[1]
-        waited_as = table.get(headers.SCHEDULED_NUMBER, ("V", None))[1]
         self._relayed(table)
         if not isinstance(waited_as, int):
             self._accepted(table, number)
@@ -288,6 +291,7 @@ class Replay:
         elif isinstance(identity, bytes) and identity != NO_IDENTITY:
             self._learn(identity, known)
             self._forwarded(table, identity)
+            self._memory.imported.learn(table, number, identity)
 
     def _copies(self, table: Table) -> bytes:
         """Return the copies of a topic's message; each raises its subscription's counter."""
@@ -309,6 +313,7 @@ class Replay:
         if identity != NO_IDENTITY:
             self._remember(identity, Known(number, None, is_trusted=False))
             self._forwarded(basic.headers or {}, identity)
+            self._memory.imported.learn(basic.headers or {}, number, identity)
 
     def _forwarded(self, table: Table, identity: bytes) -> None:
         """Learn a forwarded identity; a copy that is a message of its own has another ending."""

@@ -9,6 +9,7 @@ the entity's journal, in the same publish that stores the message:
     a scheduled message, due `$active` again, with a new number
     expired_unnumbered       dead-letter queue, BCC journal, moved; or the journal alone
     a message of a topic     see `machine.inbox.fanout`
+    imported                 see `machine.inbox.imports`
     a cancel                 the journal alone
     a move                   see `machine.inbox.scheduled_moves`
     numbers passed over      the journal, BCC moved
@@ -35,6 +36,7 @@ from bridge.machine.inbox.arrival import (
     Cancel,
     Command,
     ExpiredUnnumbered,
+    ImportCommand,
     Move,
     RefusedItem,
     SendCommand,
@@ -43,6 +45,7 @@ from bridge.machine.inbox.arrival import (
 )
 from bridge.machine.inbox.came import Came
 from bridge.machine.inbox.checkpoint import Checkpoint
+from bridge.machine.inbox.imports import Imports, failed
 from bridge.machine.inbox.journal_entries import JournalEntries
 from bridge.machine.inbox.known import Known
 from bridge.machine.inbox.numbers import Numbers
@@ -94,6 +97,7 @@ class Sequencer:
         self._numbers = Numbers(memory, is_partitioned=entity.enable_partitioning)
         self._publications = Publications(entity, tier, memory, self.journal, self._numbers, new_id)
         self.fanout = self._publications.fanout
+        self._imports = Imports(memory, self._publications, self._activated_again)
         self._take(entity, tier)
 
     def update(self, entity: SendEntity, tier: Tier) -> None:
@@ -110,6 +114,7 @@ class Sequencer:
         self._window_ms = entity.duplicate_detection_history_time_window_ms
         if entity.requires_duplicate_detection:
             self.memory.history.set_window(self._window_ms)
+        self.memory.imported.follow(is_held=bool(entity.held))
 
     def missing_bucket(self, command: Command, now_ms: int) -> BucketKey | None:
         """Return the bucket that a command needs before `apply`; `None`: it needs no other one.
@@ -136,9 +141,9 @@ class Sequencer:
         before = self.checkpoint()
         try:
             return self._apply(command, now_ms)
-        except Exception:
+        except Exception as error:
             self.take_back(command, before)
-            raise
+            return failed(command, error)
 
     def checkpoint(self) -> Checkpoint:
         """Return what `take_back` needs, should a command fail."""
@@ -167,6 +172,8 @@ class Sequencer:
                 return self._cancel(command)
             case Move():
                 return self._move(command, now_ms)
+            case ImportCommand():
+                return self._imports.apply(command, self.entity, now_ms)
             case Used():
                 return self._used(command, now_ms)
             case ExpiredUnnumbered():
@@ -236,7 +243,7 @@ class Sequencer:
         """Take from the journal's tail which arrivals may come again; keep all other memory."""
         memory = self.memory
         memory.known, memory.activated = read.known, read.activated
-        memory.cancelled = read.cancelled
+        memory.cancelled, memory.imported = read.cancelled, read.imported
 
     def forget_inherited(self) -> None:
         """Forget messages and cancels of earlier terms: their arrivals come no more."""

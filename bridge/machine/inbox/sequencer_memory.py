@@ -8,6 +8,7 @@ from bridge.machine.inbox.accepted_ids import History
 from bridge.machine.inbox.came import Came
 from bridge.machine.inbox.decided import Decided
 from bridge.machine.inbox.forwarded import Forwarded
+from bridge.machine.inbox.imported_messages import ImportedMessages
 from bridge.machine.inbox.known import Known
 from bridge.machine.inbox.left_out import Missed
 from bridge.machine.inbox.pending import Pending
@@ -41,6 +42,7 @@ class Memory:
         decided: what transactions have decided.
         skipped: how many numbers were passed over (`wire.gaps`), by short id; the entity's own by
             `gaps.OWN`.
+        imported: the messages that were imported last, while the entity is held.
     """
 
     counters: list[int]
@@ -59,6 +61,7 @@ class Memory:
     relayed: RelayedCopies = field(default_factory=RelayedCopies)
     decided: Decided = field(default_factory=Decided)
     skipped: dict[bytes, int] = field(default_factory=dict)
+    imported: ImportedMessages = field(default_factory=ImportedMessages)
 
     @property
     def has_inherited(self) -> bool:

@@ -29,12 +29,24 @@ class ArrivalBuffer:
     def __init__(self, prefetch: int) -> None:
         self.prefetch = prefetch
         self._arrived: deque[Delivery] = deque()
+        self._aside: deque[Delivery] = deque()
+        self._brought_back = 0
         self._bytes = 0
         # A low prefetch was chosen for large arrivals; until others have come they are expected.
         self._average_bytes = BYTES_MAX // prefetch if prefetch < PREFETCH_MAX else 0
 
     def __len__(self) -> int:
-        return len(self._arrived)
+        return len(self._arrived) + len(self._aside)
+
+    @property
+    def has_next(self) -> bool:
+        """Whether there is an arrival to carry out."""
+        return bool(self._arrived)
+
+    @property
+    def was_passed_over(self) -> bool:
+        """Whether an arrival waits that others have passed: nothing is known of the rest then."""
+        return bool(self._aside) or self._brought_back > 0
 
     @property
     def is_overfull(self) -> bool:
@@ -54,14 +66,26 @@ class ArrivalBuffer:
 
     def done(self) -> None:
         """Remove the oldest arrival."""
+        self._brought_back = max(self._brought_back - 1, 0)
         self._bytes -= len(self._arrived.popleft().body)
+
+    def set_aside(self) -> None:
+        """Let the arrivals behind the oldest one pass it; it stays unacked, until `bring_back`."""
+        self._brought_back = max(self._brought_back - 1, 0)
+        self._aside.append(self._arrived.popleft())
+
+    def bring_back(self) -> None:
+        """Put what was set aside in front of all others again, in its order."""
+        self._brought_back += len(self._aside)
+        while self._aside:
+            self._arrived.appendleft(self._aside.pop())
 
     def better_prefetch(self) -> int | None:
         """Return the prefetch for the next term; None when the present one is right."""
         if self.is_overfull:
-            return _within(BYTES_MAX * len(self._arrived) // self._bytes, self.prefetch // 2)
+            return _within(BYTES_MAX * len(self) // self._bytes, self.prefetch // 2)
         wanted = _within(BYTES_MAX // (self._average_bytes + 1), PREFETCH_MAX)
-        return wanted if not self._arrived and wanted >= 8 * self.prefetch else None
+        return wanted if not len(self) and wanted >= 8 * self.prefetch else None
 
 
 def _within(prefetch: int, most: int) -> int:

@@ -53,6 +53,7 @@ from bridge.model.entity import SendEntity, Topic
 from bridge.sidecar.leader.accepted_ids import Segments, read_history
 from bridge.sidecar.leader.arrival_buffer import ArrivalBuffer
 from bridge.sidecar.leader.buckets import Buckets
+from bridge.sidecar.leader.deferred_queues import DeferredQueues
 from bridge.sidecar.leader.in_flight import BEYOND, InFlight
 from bridge.sidecar.leader.inherited import Inherited
 from bridge.sidecar.leader.journal_again import publish_again
@@ -97,6 +98,8 @@ the definitions, unless it may not."""
 
 Apply = Callable[[Sequencer, Any, int], Applied]
 """Carries out a command at a time (UTC ms)."""
+_WHILE_HELD = arrival.TokenArrival | arrival.Used | arrival.ImportCommand
+"""What is carried out while a migration holds the entity."""
 
 
 async def _first(*waits: Awaitable[object], within_s: float | None = None) -> None:
@@ -180,6 +183,7 @@ class Leader:
         self._made_again = made_again
         self._search = TargetSearch(self, looked)
         self._transfers = TransferQueue(self, connection)
+        self._deferred = DeferredQueues(self)
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -314,7 +318,7 @@ class Leader:
 
     @property
     def is_held(self) -> bool:
-        """Whether a migration holds the entity: what is sent, and what is due, waits."""
+        """Whether a migration holds the entity: all but what it imports waits."""
         return bool(self._state.entity.held)
 
     @property
@@ -536,7 +540,8 @@ class Leader:
             if self._buckets.messages.has_due:
                 self._buckets.messages.fire()
             self._carry_out_all()
-            self._inherited.look(has_token=self._token.has_own_come)
+            if not self._arrivals.was_passed_over:
+                self._inherited.look(has_token=self._token.has_own_come)
             self._token.pass_on(self.in_flight)
             if self._segments is not None and self.takes:
                 self._segments.write_due()
@@ -554,10 +559,13 @@ class Leader:
         folds_keys = entity.enable_partitioning and entity.folds_session_ids
         scheduled = self._buckets.messages
         large_until_s = 0.0
+        if not is_held:
+            arrivals.bring_back()
         while (
-            arrivals
+            arrivals.has_next
             and self.takes
             and not self._search.is_on
+            and not self._deferred.is_on
             and self.in_flight.has_room
             and scheduled.has_room
         ):
@@ -565,8 +573,10 @@ class Leader:
             if self._large is None:
                 self._large = large_arrival(delivery, folds_keys=folds_keys)
             if self._large is not None:
-                if is_held:
-                    return
+                if is_held and self._large.unacked is None:
+                    self._large = None
+                    arrivals.set_aside()
+                    continue
                 if not large_until_s:
                     large_until_s = self._loop.time() + LARGE_S
                 elif self._loop.time() >= large_until_s:
@@ -581,12 +591,13 @@ class Leader:
                 folds_keys=folds_keys,
                 comes_again=delivery.redelivered,
             )
-            if is_held and not isinstance(command, arrival.TokenArrival | arrival.Used):
-                return
+            if is_held and not isinstance(command, _WHILE_HELD):
+                arrivals.set_aside()
+                continue
             if isinstance(command, TransactionCommand):
                 if self._transfers.must_wait(command):
                     return
-            elif self._search.must_wait(command):
+            elif self._search.must_wait(command) or self._deferred.must_wait(command):
                 return
             if type(command) is arrival.TokenArrival:
                 self._token.take(delivery, command.term, self.in_flight)

@@ -22,6 +22,7 @@ from bridge.broker.errors import BrokerError
 from bridge.broker.handover import Acks, HandOver, Publish
 from bridge.machine.inbox import arrival
 from bridge.machine.inbox.applied import Unplaced
+from bridge.machine.inbox.imports import SOON_MS as IMPORTS_SOON_MS
 from bridge.machine.inbox.wheel import LEVELS, BucketKey, place
 from bridge.sidecar.leader.awaiting_buckets import AwaitingBuckets, Work
 from bridge.sidecar.leader.unacked_arrivals import UnackedArrival
@@ -219,12 +220,16 @@ class ScheduledMessages:
         waiting, _, origin = message
         level = origin.bucket.level if isinstance(origin, _Bucketed) else LEVELS
         now_ms = self._clock()
+        due_ms = waiting.due_ms
+        if self._leader.is_held:
+            # An arrival that waits in memory for the end of the hold would be one of its prefetch.
+            due_ms = max(due_ms, now_ms + IMPORTS_SOON_MS)
         if not self._leader.sequencer.is_wanted(waiting):
             self._drop(origin)
-        elif level == 0 or waiting.due_ms - now_ms < SOON_MS:
+        elif level == 0 or due_ms - now_ms < SOON_MS:
             self._hold(message)
         else:
-            self._move(message, place(waiting.due_ms, now_ms, below=level))
+            self._move(message, place(due_ms, now_ms, below=level), due_ms - SOON_MS)
 
     def _hold(self, message: _Message) -> None:
         due_ms = message.waiting.due_ms
@@ -234,12 +239,15 @@ class ScheduledMessages:
         if is_next:
             self._arm()
 
-    def _move(self, message: _Message, target: BucketKey) -> None:
-        """Hand a message over to a finer bucket, with its number and its time."""
+    def _move(self, message: _Message, target: BucketKey, until_ms: int) -> None:
+        """Hand a message over to a finer bucket, with its number and its time.
+
+        Args:
+            until_ms: how long it waits for the bucket to be made.
+        """
         waiting, body, origin = message
         wheel = self._leader.sequencer.memory.wheel
         if not wheel.is_usable(target):
-            until_ms = waiting.due_ms - SOON_MS
             self.await_bucket(target, until_ms, partial(self._sort, message), len(body))
             return
         wheel.stored(target)

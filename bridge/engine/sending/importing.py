@@ -1,0 +1,73 @@
+"""Imports: messages that a migration stores under the numbers that they had elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from bridge.engine import texts
+from bridge.engine.sending.requests import Sending
+from bridge.message.envelopes import ImportedMessage
+from bridge.model import entity as model
+from bridge.model.errors import EntityConflict, EntityNotFound, NotAllowed
+from bridge.model.name import EntityPath, short_id
+from bridge.topology.definitions import incarnation_of
+from bridge.wire.gaps import OWN
+from bridge.wire.link_properties import IMPORT
+
+
+class KnownEntities(Protocol):
+    """The definitions of a namespace."""
+
+    def entity(self, path: EntityPath) -> model.Entity:
+        """Return an entity's; raises EntityNotFound."""
+
+    def send_entity(self, path: EntityPath) -> model.SendEntity:
+        """Return a queue's or topic's; raises EntityNotFound, NotAllowed."""
+
+
+class Importing:
+    """Carries out `ImportVerbs`.
+
+    Args:
+        check_known: raises ServerBusy while a bridge of the namespace does not know a feature.
+    """
+
+    def __init__(
+        self, directory: KnownEntities, sending: Sending, check_known: Callable[[str], None]
+    ) -> None:
+        self._directory = directory
+        self._sending = sending
+        self._check_known = check_known
+
+    def check(self, path: EntityPath, run: str) -> None:
+        """Check that a run may import messages into an entity; see `ImportVerbs.check`."""
+        self._check_known(IMPORT)
+        _check_held(self._directory.entity(path), run)
+
+    async def store(self, path: EntityPath, run: str, batch: Sequence[ImportedMessage]) -> None:
+        """Store all messages or none; see `ImportVerbs.store`."""
+        self._check_known(IMPORT)
+        entity = self._directory.send_entity(path)
+        _check_held(entity, run)
+        subscriptions = entity.subscriptions if isinstance(entity, model.Topic) else ()
+        by_short = {short_id(incarnation_of(each)): each for each in subscriptions}
+        for outgoing in batch:
+            if outgoing.imported.short == OWN:
+                continue
+            found = by_short.get(outgoing.imported.short)
+            if found is None:
+                raise EntityNotFound(texts.not_found(entity.path))
+            _check_held(found, run)
+            if (
+                found.requires_session
+                and outgoing.session_id is None
+                and not outgoing.imported.is_dead
+            ):
+                raise NotAllowed(texts.SESSION_ID_MISSING)
+        await self._sending.import_messages(entity, run, batch)
+
+
+def _check_held(entity: model.Entity, run: str) -> None:
+    if entity.held != run:
+        raise EntityConflict(texts.NOT_HELD_BY.format(path=entity.path, run=run))
