@@ -69,7 +69,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             meant = chosen(reading.kinds, arguments.entity)
             if not meant:
                 raise WrongInput(f"{source.name!r} has no such entity.")
-            names = _names_at_target(here, meant)
+            names = names_at_target(here, meant)
             there = await SideReading(at_target, progress).side(lambda name: name.lower() in names)
         looks = _Looks(namespace, here, meant, output)
         if not await looks.look(looks_at_all=arguments.peek):
@@ -107,7 +107,7 @@ def unfit_as_target(name: str, server_id: str) -> str:
     )
 
 
-def _names_at_target(source: MigrationSide, meant: set[str]) -> set[str]:
+def names_at_target(source: MigrationSide, meant: set[str]) -> set[str]:
     """Return the queues and topics that matter at the target: what is meant, and its targets."""
     names = {path.partition("/subscriptions/")[0] for path in meant}
     for path, entity in source.by_path().items():

@@ -212,7 +212,7 @@ def test_a_part_that_the_target_takes_is_planned_with_its_steps(plan: Plan) -> N
     assert by_entity["events/Subscriptions/audit"]["active"] == COPIES
     total = ACTIVE + DEFERRED + DEAD + SCHEDULED + COPIES + 1
     (time,) = parts["time"]
-    assert (time["messages"], time["reads"], time["credits_s"]) == (total, 2 * total, 1)
+    assert (time["messages"], time["reads"], time["credits_s"]) == (total, 3 * total, 1)
 
 
 def test_a_forwarding_target_that_is_left_out_is_refused(plan: Plan) -> None:

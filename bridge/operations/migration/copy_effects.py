@@ -238,9 +238,11 @@ class TargetHeld:
 
     Attributes:
         is_new: it was not held before, so that its messages are not this run's.
+        batch_bytes: what one transfer takes at most; 0: it has not said.
     """
 
     is_new: bool
+    batch_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

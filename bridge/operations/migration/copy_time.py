@@ -10,8 +10,8 @@ from typing import Final
 from bridge.model.entity import Tier
 from bridge.operations.migration.state_counts import StateCounts
 
-READS_PER_MESSAGE: Final = 2
-"""Each message is read to be copied, and once more to see that nothing has changed meanwhile."""
+READS_PER_MESSAGE: Final = 3
+"""Each message is read for its number, to be copied, and to see that nothing has changed since."""
 
 CREDITS_PER_S: Final = 1_000
 """Credits that Azure's tiers without capacity of their own give a namespace a second; each message

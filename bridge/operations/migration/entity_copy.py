@@ -35,6 +35,9 @@ from bridge.operations.migration.message_ledger import PlaceLedger, in_order
 TRANSFER: Final = 100
 """Messages of one transfer; a bridge takes no more."""
 
+OVERHEAD_BYTES: Final = 256
+"""What a message of a transfer takes beside itself: its frame, and what says where it was."""
+
 CANCELS: Final = 100
 """Scheduled messages that are cancelled at once."""
 
@@ -121,6 +124,8 @@ class EntityCopy:
         held = yield HoldTarget()
         assert isinstance(held, TargetHeld)
         self._may_have_copies = not held.is_new
+        if held.batch_bytes:
+            self._batch_bytes = min(self._batch_bytes, held.batch_bytes)
         self.phase = CopyPhase.READING
         yield from self._read_numbers()
         self._check_due()
@@ -201,12 +206,12 @@ class EntityCopy:
             if message is None:
                 pages[place] = yield from self._reading.fetched(place, at)
                 message = pages[place].pop(self._ledgers[place].number(at))
-            is_full = size_bytes + message.size_bytes > self._batch_bytes
+            is_full = size_bytes + message.size_bytes + OVERHEAD_BYTES > self._batch_bytes
             if batch and (is_full or len(batch) >= self._batch_count):
                 yield from self._import(tuple(batch))
                 batch, size_bytes = [], 0
             batch.append((place, message))
-            size_bytes += message.size_bytes
+            size_bytes += message.size_bytes + OVERHEAD_BYTES
         if batch:
             yield from self._import(tuple(batch))
 

@@ -22,6 +22,14 @@ AWAITED = {
     ("cli/stopping.py", "within"): "awaited by the function that begins it",
     ("commands/collecting.py", "collected"): "awaited by the function that begins it",
     ("commands/bench_works.py", "_all"): "awaited, or cancelled, by the function that begins it",
+    (
+        "commands/migrate_run.py",
+        "_all_are_verified",
+    ): "awaited, or cancelled, by the function that begins it",
+    (
+        "commands/migrate_run.py",
+        "_together",
+    ): "awaited, or cancelled, by the function that begins it",
     ("commands/running.py", "_run"): "awaited by the function that begins it",
     ("commands/taking_sources.py", "_lock"): "awaited there, or by `close`",
     ("commands/undo_reading.py", "look"): "awaited by the function that begins it",

@@ -634,6 +634,25 @@ def test_pages_become_smaller_where_messages_are_large() -> None:
     assert max(asked[6:]) * 300_000 <= 2 * 4_194_304
 
 
+def test_a_transfer_takes_what_the_target_says() -> None:
+    """In bytes; a message that is larger goes alone."""
+    messages = {each: replace(made(each), size_bytes=each * 1_000) for each in range(1, 7)}
+    source = Side((QUEUE[0],), [messages])
+    steps = EntityCopy(source.places, due_after_ms=0).steps()
+    effect: CopyEffect = next(steps)
+    sent = []
+    while not isinstance(effect, CopyPause):
+        answer: CopyAnswer = CopyDone()
+        if isinstance(effect, HoldTarget):
+            answer = TargetHeld(True, 5_500)
+        elif isinstance(effect, PeekPage):
+            answer = source.page(effect, 250) if effect.side == "source" else []
+        elif isinstance(effect, ImportBatch):
+            sent.append([each.number for _, each in effect.messages])
+        effect = steps.send(answer)
+    assert sent == [[1, 2], [3], [4], [5], [6]]
+
+
 def annotated(**annotations: Any) -> RemoteMessage:
     """A message as a peek shows it."""
     named = {name.replace("_", "-"): value for name, value in annotations.items()}

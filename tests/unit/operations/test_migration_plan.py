@@ -310,12 +310,12 @@ def test_ids_of_received_messages_are_a_loss_of_duplicate_detection() -> None:
 def test_a_scheduled_message_that_is_due_before_the_end_is_named() -> None:
     """The time that the reads take decides."""
     counted = StateCounts(
-        counts={"scheduled": 10_000}, is_peeked=True, first_due_ms=1_000_000 + 19_000
-    )  # 20,000 reads: 20 s
+        counts={"scheduled": 10_000}, is_peeked=True, first_due_ms=1_000_000 + 29_000
+    )  # 30,000 reads: 30 s
     ((_, subject, text),) = found(side(ORDERS, counted={"orders": counted}), side(), "note")
     assert subject == "scheduled messages"
-    assert "1970-01-01T00:16:59.000Z" in text
-    later = replace(counted, first_due_ms=1_000_000 + 21_000)
+    assert "1970-01-01T00:17:09.000Z" in text
+    later = replace(counted, first_due_ms=1_000_000 + 31_000)
     assert found(side(ORDERS, counted={"orders": later}), side(), "note") == []
 
 
@@ -365,10 +365,10 @@ def test_the_steps_are_in_order_with_what_forwards_first() -> None:
 @pytest.mark.parametrize(
     ("tier", "rate", "credit_s", "measured_s", "least_s"),
     [
-        (STANDARD, None, 101, None, 101),
-        (BASIC, 4_000.0, 101, 25, 101),
-        (STANDARD, 100.0, 101, 1_000, 1_000),
-        (PREMIUM, 4_000.0, None, 25, 25),
+        (STANDARD, None, 151, None, 151),
+        (BASIC, 4_000.0, 151, 38, 151),
+        (STANDARD, 100.0, 151, 1_500, 1_500),
+        (PREMIUM, 4_000.0, None, 38, 38),
         (PREMIUM, None, None, None, None),
     ],
 )
@@ -379,10 +379,10 @@ def test_the_time_is_the_longer_of_credits_and_measured_rate(
     measured_s: int | None,
     least_s: int | None,
 ) -> None:
-    """50,000 messages, read twice, and 100 requests of 10 credits."""
+    """50,000 messages, read three times, and 100 requests of 10 credits."""
     counted = [StateCounts(counts={"active": 49_000}), StateCounts(counts={"deferred": 1_000})]
     time = copy_time(counted, tier, requests=100, measured_per_s=rate)
-    assert (time.messages, time.reads) == (50_000, 100_000)
+    assert (time.messages, time.reads) == (50_000, 150_000)
     assert (time.credit_s, time.measured_s, time.least_s) == (credit_s, measured_s, least_s)
 
 

@@ -1,0 +1,396 @@
+"""`busbridge migrate run`: copies a namespace's messages under their numbers, and starts it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bridge.commands.clock import now_ms
+from bridge.commands.errors import CommandError, WrongInput
+from bridge.commands.exit_codes import ExitCode
+from bridge.commands.migrate_plan import names_at_target, unfit_as_target
+from bridge.commands.migration_options import add_sides, sides_of
+from bridge.commands.output import Output
+from bridge.commands.parser import Commands, add_command, add_yes
+from bridge.commands.target import NamespaceLogin
+
+if TYPE_CHECKING:
+    from bridge.commands.migration_copying import RunningCopy
+    from bridge.model import entity as model
+    from bridge.operations.migration.plan import MigrationPlan, MigrationSide
+    from bridge.remote.administration import RemoteAdministration
+    from bridge.remote.namespace import RemoteNamespace
+
+STILL_S: Final = 10.0
+"""The time within which nothing may change at the source."""
+
+DRAIN_S: Final = 2.0
+"""Between two looks at what forwards."""
+
+DRAINS_MAX: Final = 30
+"""Looks at what forwards while none of it goes."""
+
+RESERVE_MS: Final = 60_000
+"""What is due so long behind the estimated end may still be copied."""
+
+STEPS_PER_MESSAGE: Final = 2
+"""Progress is shown of each message that is copied, and of each that is verified."""
+
+PATIENCE_S: Final = 300.0
+"""How long a namespace may be busy or away."""
+
+
+def register(verbs: Commands) -> None:
+    """Add the command."""
+    parser = add_command(
+        verbs,
+        "run",
+        "copy entities with all their messages into a bridge, under the numbers that they have; "
+        "stop all that sends and receives first. Killed, it is begun again by the same command",
+        run=run,
+        right="Manage on both namespaces",
+        examples=(
+            "busbridge migrate run --from prod --to local",
+            "busbridge migrate run --from prod --to local 'orders*' events --yes --json",
+        ),
+    )
+    add_sides(parser)
+    parser.add_argument(
+        "--still", type=float, default=STILL_S, metavar="SECONDS",
+        help=f"for how long nothing may change at the source before it begins ({STILL_S:.0f})",
+    )  # fmt: skip
+    add_yes(parser)
+
+
+async def run(arguments: argparse.Namespace, output: Output) -> int:
+    """Copy, verify, cancel what is scheduled at the source, and end the holds."""
+    from bridge.remote.administration import RemoteAdministration
+    from bridge.remote.namespace import RemoteNamespace
+    from bridge.remote.patience import Patience
+
+    source, target = sides_of(arguments)
+    patience = Patience(total_s=PATIENCE_S)
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        migration = _Migration(
+            arguments,
+            output,
+            source,
+            target,
+            [
+                await enter(RemoteAdministration(each.address, each.credential, patience=patience))
+                for each in (source, target)
+            ],
+            [
+                await enter(RemoteNamespace(each.address, each.credential, patience=patience))
+                for each in (source, target)
+            ],
+        )
+        with output.interruption.deferred() as asked:
+            return await migration.run(asked)
+
+
+def run_name(source: NamespaceLogin) -> str:
+    """Return the name of the run: the same for the same source, whoever begins it."""
+    digest = hashlib.sha256(source.address.namespace.lower().encode()).hexdigest()[:12]
+    return f"migrate-{digest}"
+
+
+def mark_name(run_id: str, paths: Sequence[str]) -> str:
+    """Return the queue that stands at the target when all entities of a run are verified."""
+    digest = hashlib.sha256("\n".join(sorted(paths)).encode()).hexdigest()[:12]
+    return f"busbridge-{run_id}-{digest}"
+
+
+class _Migration:
+    """One run."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        output: Output,
+        source: NamespaceLogin,
+        target: NamespaceLogin,
+        administrations: Sequence[RemoteAdministration],
+        namespaces: Sequence[RemoteNamespace],
+    ) -> None:
+        self._arguments = arguments
+        self._output = output
+        self._source = source
+        self._target = target
+        self._at_source, self._at_target = administrations
+        self._namespaces = namespaces
+        self._run = run_name(source)
+
+    async def run(self, asked: asyncio.Event) -> int:
+        """Return the exit code."""
+        from bridge.commands.migration_defining import is_there
+        from bridge.operations.migration import order
+
+        if unfit := unfit_as_target(self._target.name, await self._namespaces[1].server_id()):
+            raise WrongInput(unfit)
+        here, meant = await self._read_source()
+        units = [each for each in order.copied(here.namespace) if each.path.lower() in meant]
+        mark = mark_name(self._run, list(meant))
+        is_verified = await is_there(self._at_target, mark)
+        there = await self._read_target(here, meant)
+        due_after_ms, total = 0, None
+        if not is_verified:
+            made = self._plan(here, there, meant)
+            self._output.confirm(
+                f"{self._target.name} gets {len(units):,} queues and topics of {self._source.name} "
+                f"with {made.time.messages:,} messages. All that sends and receives is stopped?"
+            )
+            if not await self._is_still(here, meant, asked):
+                return self._stopped()
+            await self._define(here, there, meant)
+            due_after_ms = now_ms() + 1_000 * (made.time.least_s or 0) + RESERVE_MS
+            total = made.time.messages * STEPS_PER_MESSAGE
+        copies = _Copies(
+            self._namespaces, self._at_source, self._at_target, self._run, mark, there, self._output
+        )
+        if not await copies.run(units, meant, due_after_ms, total, asked):
+            return self._stopped()
+        return ExitCode.DONE
+
+    def _stopped(self) -> int:
+        self._output.say("Stopped. What was copied stays held: give the same command to go on.")
+        return ExitCode.STOPPED
+
+    async def _read_source(self) -> tuple[MigrationSide, set[str]]:
+        """Return the source, and the paths that are meant, in lower case."""
+        from bridge.commands.migration_sides import SideReading, chosen
+
+        with self._output.progress(None, "reading definitions") as progress:
+            reading = SideReading(self._at_source, progress)
+            here = await reading.side()
+        meant = chosen(reading.kinds, self._arguments.entity)
+        if not meant:
+            raise WrongInput(f"{self._source.name!r} has no such entity.")
+        for path in sorted(meant):
+            topic, _, name = path.partition("/subscriptions/")
+            if name and topic not in meant:
+                raise WrongInput(f"{path} is copied with its topic alone: name {topic!r}.")
+        return here, meant
+
+    async def _read_target(self, here: MigrationSide, meant: set[str]) -> MigrationSide:
+        from bridge.commands.migration_sides import SideReading
+
+        names = names_at_target(here, meant)
+        with self._output.progress(None, "reading definitions") as progress:
+            reading = SideReading(self._at_target, progress)
+            return await reading.side(lambda name: name.lower() in names)
+
+    def _plan(self, here: MigrationSide, there: MigrationSide, meant: set[str]) -> MigrationPlan:
+        """Return the plan; what a killed run has copied is no refusal.
+
+        Raises:
+            CommandError: something stands against it.
+        """
+        from bridge.operations.migration import plan
+
+        made = plan.make(here, there, meant, now_ms=now_ms())
+        refusals = [
+            each
+            for each in made.findings
+            if each.level == "refusal"
+            and not (each.subject == "messages" and there.of(each.entity).total)
+        ]
+        self._output.say_some("refused", [f"{each.entity}: {each.text}" for each in refusals])
+        if refusals:
+            raise CommandError("Nothing was changed: `busbridge migrate plan` shows what to mend.")
+        return made
+
+    async def _is_still(self, here: MigrationSide, meant: set[str], asked: asyncio.Event) -> bool:
+        """Wait until all that forwards has forwarded, and nothing changes; False: a signal came.
+
+        Raises:
+            CommandError: something changes, or what forwards does not go.
+        """
+        from bridge.operations.migration import source_watch
+
+        left, looks = source_watch.undrained(here, meant), 0
+        self._output.say_some("waiting", left)
+        while left and not asked.is_set():
+            await _pause(DRAIN_S, asked)
+            here, _ = await self._read_source()
+            before, left = left, source_watch.undrained(here, meant)
+            looks = looks + 1 if left == before else 0
+            if looks == DRAINS_MAX:
+                self._output.say_some("waiting", left)
+                raise CommandError("What forwards does not go: nothing was changed.")
+        with self._output.progress(None, "watching the source"):
+            await _pause(self._arguments.still, asked)
+        if asked.is_set():
+            return False
+        after, _ = await self._read_source()
+        if changes := source_watch.changes(here, after, meant):
+            self._output.say_some("source", changes)
+            raise CommandError(
+                f"Nothing was changed: stop what sends to and receives from {self._source.name}."
+            )
+        return True
+
+    async def _define(self, here: MigrationSide, there: MigrationSide, meant: set[str]) -> None:
+        from bridge.commands.migration_defining import DefinitionCopy
+        from bridge.topology.definitions import entities
+
+        part = [each for each in entities(here.namespace) if each.path.lower() in meant]
+        with self._output.progress(len(part), "making entities") as progress:
+            defining = DefinitionCopy(self._at_source, self._at_target, here, there, progress)
+            await defining.define(part)
+
+
+async def _pause(time_s: float, asked: asyncio.Event) -> None:
+    """Wait, no longer than until a signal comes."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asked.wait(), time_s)
+
+
+class _Copies:
+    """The copies of all entities, side by side; none is received before all are verified."""
+
+    def __init__(
+        self,
+        namespaces: Sequence[RemoteNamespace],
+        at_source: RemoteAdministration,
+        at_target: RemoteAdministration,
+        run_id: str,
+        mark: str,
+        there: MigrationSide,
+        output: Output,
+    ) -> None:
+        from bridge.commands.migration_copying import TOGETHER, CopySides
+
+        source, target = namespaces
+        self._sides = CopySides(
+            source=source,
+            target=target,
+            administration=at_source,
+            run=run_id,
+            at_target=there.of,
+        )
+        self._at_target = at_target
+        self._mark = mark
+        self._output = output
+        self._gate = asyncio.Semaphore(TOGETHER)
+        self._all_verified = asyncio.Event()
+        self._verified = 0
+        self._count = 0
+
+    async def run(
+        self,
+        units: Sequence[model.Queue | model.Topic],
+        meant: set[str],
+        due_after_ms: int,
+        total: int | None,
+        asked: asyncio.Event,
+    ) -> bool:
+        """Return whether all came to their end: a signal ends them before.
+
+        Args:
+            total: what progress is shown of; `None`: the target has the mark that all is verified.
+
+        Raises:
+            CommandError: one of them cannot go on.
+            RemoteError: a namespace refuses, or does not answer.
+        """
+        from bridge.commands.migration_copying import RunningCopy, places_of
+        from bridge.operations.migration.copy_effects import CopyStopped
+        from bridge.operations.migration.entity_copy import EntityCopy
+
+        self._count = len(units)
+        is_verified = total is None
+        if is_verified:
+            self._all_verified.set()
+        with self._output.progress(total, "copying and verifying messages") as progress:
+            copies = []
+            for unit in units:
+                places = places_of(unit, lambda path: path.lower() in meant)
+                copy = EntityCopy(places, due_after_ms=due_after_ms, is_verified=is_verified)
+                copies.append(
+                    RunningCopy(
+                        self._sides,
+                        unit,
+                        copy,
+                        places,
+                        partial(self._all_are_verified, asked),
+                        progress,
+                    )
+                )
+            try:
+                ended = await _together([self._copied(each, asked) for each in copies])
+            except CopyStopped as error:
+                raise CommandError(str(error)) from None
+        if not all(ended):
+            return False
+        await self._remove_mark()
+        self._write(copies)
+        return True
+
+    async def _copied(self, copy: RunningCopy, asked: asyncio.Event) -> bool:
+        async with self._gate:
+            return await copy.run(asked)
+
+    async def _all_are_verified(self, asked: asyncio.Event) -> bool:
+        """Wait until all entities are verified, and the target has the mark that they are."""
+        from bridge.model.properties import EntityKind
+        from bridge.remote.entity import entity_node
+
+        self._verified += 1
+        if self._verified == self._count and not asked.is_set():
+            await self._at_target.create("Queue", entity_node(EntityKind.QUEUE, {}), self._mark)
+            self._all_verified.set()
+            return True
+        self._gate.release()
+        try:
+            waiting = [asyncio.ensure_future(each.wait()) for each in (self._all_verified, asked)]
+            try:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in waiting:
+                    each.cancel()
+        finally:
+            await self._gate.acquire()
+        return self._all_verified.is_set()
+
+    async def _remove_mark(self) -> None:
+        from bridge.remote.errors import RemoteNotFound
+
+        with suppress(RemoteNotFound):
+            await self._at_target.delete(self._mark)
+
+    def _write(self, copies: Sequence[RunningCopy]) -> None:
+        output = self._output
+        rows = [
+            {
+                "entity": each.entity.path,
+                "messages": each.copy.messages,
+                "verified": each.copy.verified,
+                "cancelled": each.copy.cancelled,
+            }
+            for each in copies
+        ]
+        output.table(rows)
+        output.say_some("to be known", [note for each in copies for note in each.notes])
+        total = sum(each.copy.messages for each in copies)
+        output.say(
+            f"{total:,} messages are at the target under their numbers, which may be received now. "
+            "Start what receives, then what sends."
+        )
+
+
+async def _together(work: Sequence[Coroutine[object, object, bool]]) -> list[bool]:
+    """Return the results of all; the first failure ends the others, and is raised."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

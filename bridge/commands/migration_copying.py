@@ -1,0 +1,342 @@
+"""Carries out what the copies of entities want done, side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bridge.commands.cancelling import Cancelled, cancel
+from bridge.commands.errors import sentence_of
+from bridge.commands.message_path import DEAD_LETTER
+from bridge.commands.migration_peeking import SESSIONS_PAGE
+from bridge.commands.output import Progress
+from bridge.model import entity as model
+from bridge.model.session_id import fold
+from bridge.operations.migration.copy_effects import (
+    AwaitOthers,
+    CancelAtSource,
+    CopyAnswer,
+    CopyCount,
+    CopyDone,
+    CopyEffect,
+    CopyPause,
+    CopyPlace,
+    CopyRefused,
+    CopySessionStates,
+    CopyStopped,
+    CopyUnanswered,
+    CountSource,
+    HoldTarget,
+    ImportBatch,
+    ListSourceSessions,
+    PeekedMessage,
+    PeekPage,
+    ReleaseTarget,
+    TargetHeld,
+    peeked,
+)
+from bridge.operations.migration.entity_copy import EntityCopy
+from bridge.operations.migration.state_counts import StateCounts, told
+from bridge.remote.administration import RemoteAdministration
+from bridge.remote.errors import (
+    RemoteError,
+    RemoteNotFound,
+    RemoteRefused,
+    RemoteTimeout,
+)
+from bridge.remote.message import RemoteMessage
+from bridge.remote.namespace import RemoteNamespace
+from bridge.remote.sender import RemoteSender
+from bridge.wire.mapping.imported import DEAD_LETTER as IS_DEAD
+from bridge.wire.mapping.imported import SUBSCRIPTION
+
+TOGETHER: Final = 8
+"""Entities that are copied side by side."""
+
+IMPORT_S: Final = 120.0
+"""How long the target may take for one transfer."""
+
+UNANSWERED_MAX: Final = 10
+"""Transfers in a row without an answer."""
+
+NOT_HELD: Final = "com.microsoft:precondition-failed"
+"""What the attach of an import link is refused with where its run does not hold the entity."""
+
+_OF_ONE_PEEK: Final = ("x-opt-locked-until", "x-opt-lock-token")
+
+
+def places_of(entity: model.Queue | model.Topic, chosen: Callable[[str], bool]) -> list[CopyPlace]:
+    """Return where the messages of a queue, or of a topic's subscriptions, are.
+
+    Args:
+        chosen: whether a path is part of the migration.
+    """
+    if isinstance(entity, model.Queue):
+        return [
+            CopyPlace(path=entity.path, has_sessions=entity.requires_session),
+            CopyPlace(path=entity.path + DEAD_LETTER, is_dead=True),
+        ]
+    places = [CopyPlace(path=entity.path)]
+    for series, each in enumerate(entity.subscriptions, start=1):
+        if chosen(each.path):
+            alive = CopyPlace(
+                path=each.path,
+                series=series,
+                is_ordered_by_topic=True,
+                has_sessions=each.requires_session,
+            )
+            dead = replace(alive, path=each.path + DEAD_LETTER, is_dead=True, has_sessions=False)
+            places += [alive, dead]
+    return places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopySides:
+    """Both namespaces.
+
+    Attributes:
+        run: the name of the run, which holds the target's entities.
+        at_target: the messages of an entity at the target, when it was read.
+    """
+
+    source: RemoteNamespace
+    target: RemoteNamespace
+    administration: RemoteAdministration
+    run: str
+    at_target: Callable[[str], StateCounts]
+
+
+class RunningCopy:
+    """Copies one entity.
+
+    Args:
+        entity: the queue or topic.
+        copy: what is to be done.
+        places: where its messages are.
+        verified: waits until all entities are verified; False: a signal came before.
+        progress: is told of each message that is copied, and of each that is verified.
+
+    Attributes:
+        notes: what is to be known, in sentences.
+    """
+
+    def __init__(
+        self,
+        sides: CopySides,
+        entity: model.Queue | model.Topic,
+        copy: EntityCopy,
+        places: Sequence[CopyPlace],
+        verified: Callable[[], Awaitable[bool]],
+        progress: Progress,
+    ) -> None:
+        self.entity = entity
+        self.copy = copy
+        self.notes: list[str] = []
+        self._sides = sides
+        self._places = places
+        self._verified = verified
+        self._progress = progress
+        self._sender: RemoteSender | None = None
+        self._states: dict[str, bytes | None] = {}
+        self._unanswered = 0
+
+    async def run(self, asked: asyncio.Event) -> bool:
+        """Return whether it came to its end: a signal ends it before.
+
+        Raises:
+            CopyStopped: the source, or the target, does not let it go on.
+            RemoteError: a namespace refuses, or does not answer.
+        """
+        steps = self.copy.steps()
+        try:
+            effect = next(steps)
+            while not asked.is_set():
+                if isinstance(effect, AwaitOthers) and not await self._verified():
+                    return False
+                before = self.copy.copied + self.copy.verified
+                effect = steps.send(await self._done(effect))
+                self._progress.advance(self.copy.copied + self.copy.verified - before)
+        except StopIteration:
+            return True
+        finally:
+            await self._close()
+        return False
+
+    async def _close(self) -> None:
+        if self._sender is not None:
+            await self._sender.close()
+        for place in self._places:
+            for side in (self._sides.source, self._sides.target):
+                await side.management_of(place.path).close()
+
+    async def _done(self, effect: CopyEffect) -> CopyAnswer:
+        match effect:
+            case HoldTarget():
+                return await self._hold()
+            case PeekPage():
+                return await self._page(effect)
+            case ListSourceSessions(place):
+                return await self._sessions(place)
+            case CountSource(place):
+                return await self._count(place)
+            case ImportBatch(messages):
+                return await self._import(messages)
+            case CopySessionStates(place, is_check):
+                return await self._session_states(place, is_check=is_check)
+            case CopyPause():
+                await asyncio.sleep(1.0)
+            case CancelAtSource(place, numbers):
+                await self._cancel(self._places[place].path, numbers)
+            case ReleaseTarget():
+                for path in self._held:
+                    await self._sides.target.management_of(path).release(self._sides.run)
+        return CopyDone()
+
+    @property
+    def _held(self) -> list[str]:
+        """The paths that are held: the queue or topic last, which tells that all are."""
+        alive = [each.path for each in self._places if not each.is_dead]
+        return [*alive[1:], alive[0]]
+
+    async def _hold(self) -> TargetHeld:
+        if await self._is_attached():
+            return TargetHeld(False, self._batch_bytes)
+        for place in self._places:
+            found = self._sides.at_target(place.path.removesuffix(DEAD_LETTER)).total
+            if found:
+                raise CopyStopped(
+                    f"{place.path}: the target has {found:,} messages, and no run holds it. An "
+                    "earlier run has ended there (`busbridge migrate verify` compares), or they "
+                    "are its own: receive or purge them first."
+                )
+        for path in self._held:
+            await self._sides.target.management_of(path).hold(self._sides.run)
+        if not await self._is_attached():
+            raise CopyStopped(f"{self.entity.path}: the target is not held any more.")
+        return TargetHeld(True, self._batch_bytes)
+
+    @property
+    def _batch_bytes(self) -> int:
+        return self._sender.max_batch_size if self._sender is not None else 0
+
+    async def _is_attached(self) -> bool:
+        """Attach the sender; whether this run holds the target's entity."""
+        try:
+            self._sender = await self._sides.target.sender(
+                self.entity.path, import_run=self._sides.run
+            )
+        except RemoteRefused as error:
+            if error.condition != NOT_HELD:
+                raise
+            return False
+        return True
+
+    async def _page(self, wanted: PeekPage) -> list[PeekedMessage]:
+        place = self._places[wanted.place]
+        side = self._sides.source if wanted.side == "source" else self._sides.target
+        found = await side.management_of(place.path).peek(
+            wanted.from_number, wanted.count, wanted.session_id
+        )
+        is_dead, is_compared = place.is_dead, wanted.is_compared
+        return [peeked(each, is_dead=is_dead, is_compared=is_compared) for each in found]
+
+    async def _sessions(self, place: int) -> list[str]:
+        management = self._sides.source.management_of(self._places[place].path)
+        found: list[str] = []
+        while page := await management.message_sessions(len(found), SESSIONS_PAGE):
+            found += page
+        return found
+
+    async def _count(self, place: int) -> CopyCount:
+        """Return the count, unless deferred dead letters may be in it."""
+        names = tuple(self._places[place].path.split("/Subscriptions/"))
+        kind = "Subscription" if len(names) > 1 else "Queue"
+        found = await self._sides.administration.get(kind, *names)
+        total = found.description.text_of("MessageCount")
+        counted = told(found.counts, int(total) if total.isdecimal() else 0, None).counts
+        if counted.get("deferred"):
+            return CopyCount(None)
+        return CopyCount(counted.get("active", 0) + counted.get("scheduled", 0))
+
+    async def _import(
+        self, messages: Sequence[tuple[int, PeekedMessage]]
+    ) -> CopyDone | CopyUnanswered | CopyRefused:
+        assert self._sender is not None
+        batch = [imported(self._places[place], each.message) for place, each in messages]
+        try:
+            await self._sender.send(batch, within_s=IMPORT_S)
+        except RemoteError as error:
+            if not error.in_doubt and not isinstance(error, RemoteTimeout):
+                if not error.retryable:
+                    return CopyRefused(sentence_of(error))
+                raise
+            self._unanswered += 1
+            if self._unanswered == UNANSWERED_MAX:
+                raise
+            await self._attach_again()
+            return CopyUnanswered()
+        self._unanswered = 0
+        return CopyDone()
+
+    async def _attach_again(self) -> None:
+        """Attach another link: behind a transfer without an answer a link takes none."""
+        assert self._sender is not None
+        await self._sender.close()
+        await asyncio.sleep(1.0)
+        if not await self._is_attached():
+            raise CopyStopped(f"{self.entity.path}: the target is not held any more.")
+
+    async def _session_states(self, place: int, *, is_check: bool) -> CopyDone | CopyRefused:
+        path = self._places[place].path
+        for session_id in await self._sessions(place):
+            try:
+                session = await self._sides.source.session_receiver(path, session_id)
+            except RemoteError as error:
+                return CopyRefused(f"session {session_id!r}: {sentence_of(error)}")
+            try:
+                state = await session.state()
+            finally:
+                await session.close()
+            if state is not None:
+                return CopyRefused(
+                    f"session {session_id!r} has a state, which is not copied yet: remove it, or "
+                    "leave the entity out."
+                )
+            if is_check and self._states.get(fold(session_id)) != state:
+                return CopyRefused(f"the state of session {session_id!r} has changed.")
+            self._states[fold(session_id)] = state
+        return CopyDone()
+
+    async def _cancel(self, path: str, numbers: Sequence[int]) -> None:
+        management = self._sides.source.management_of(path)
+        try:
+            await management.cancel(numbers)
+        except RemoteNotFound:
+            pass
+        except RemoteError as error:
+            if not error.in_doubt:
+                raise
+        else:
+            return
+        for number in numbers:
+            if await cancel(management, number, None) is Cancelled.NOT_SCHEDULED:
+                self.notes.append(
+                    f"{path}: message {number} is not scheduled at the source any more."
+                )
+
+
+def imported(place: CopyPlace, message: RemoteMessage) -> RemoteMessage:
+    """Return what is sent for a message of a place; the same for the same message."""
+    values = {
+        str(name): value
+        for name, value in message.annotation_values.items()
+        if name not in _OF_ONE_PEEK
+    }
+    if place.is_dead:
+        values[IS_DEAD] = True
+    if place.is_ordered_by_topic:
+        path = place.path.removesuffix(DEAD_LETTER)
+        values[SUBSCRIPTION] = path.partition("/Subscriptions/")[2]
+    return replace(message, annotations=RemoteMessage.of(annotations=values).annotations)
