@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from uuid import uuid4
+from collections.abc import Callable, Sequence
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,16 @@ from bridge.machine.inbox.replay import Replay
 from bridge.machine.inbox.sequencer import Sequencer
 from bridge.machine.inbox.sequencer_memory import Memory, blank
 from bridge.machine.inbox.wheel import place
-from bridge.model.entity import Queue, Tier
+from bridge.model.entity import (
+    DEFAULT_RULE,
+    Queue,
+    Rule,
+    SendEntity,
+    SqlFilter,
+    Subscription,
+    Tier,
+    Topic,
+)
 from bridge.topology import names
 from bridge.wire import commits, decisions, envelope, headers, inquiries, sections
 from bridge.wire.basic import Properties, Table, bytes_in, text
@@ -46,6 +55,23 @@ TO = ReplyTo("address", "1")
 TERM = bytes(16)
 BOOT = "boot"
 COMMITTED, REFUSED = CommitVerdict.COMMITTED, CommitVerdict.REFUSED
+POISON = Rule(
+    name="poison", filter=SqlFilter(expression="color = 'poison'"), action="SET a = newid()"
+)
+TOPIC = Topic(
+    name="orders",
+    subscriptions=(
+        Subscription(topic="orders", name="all", incarnation="all", rules=(DEFAULT_RULE,)),
+        Subscription(topic="orders", name="odd", incarnation="odd", rules=(POISON,)),
+    ),
+)
+POISONED = Item(Properties(delivery_mode=2, headers={"color": text("poison")}).encode(), b"")
+"""A message that cannot be stored while `no_room` gives the ids that a rule asks for."""
+
+
+def no_room() -> UUID:
+    """Fail where a rule asks for an id."""
+    raise RuntimeError("no room")
 
 
 def a_message(number: int = 1, generation: int = 0) -> LockedMessage:
@@ -61,9 +87,14 @@ def completes(message: LockedMessage, inquiry: bytes = NO_INQUIRY) -> LockOutcom
 class Led:
     """An entity's leader, and what it has published."""
 
-    def __init__(self, memory: Memory | None = None, entity: Queue = QUEUE) -> None:
+    def __init__(
+        self,
+        memory: Memory | None = None,
+        entity: SendEntity = QUEUE,
+        new_id: Callable[[], UUID] = uuid4,
+    ) -> None:
         memory = memory or blank(is_partitioned=False)
-        self.sequencer = Sequencer(entity, Tier.STANDARD, memory, uuid4)
+        self.sequencer = Sequencer(entity, Tier.STANDARD, memory, new_id)
         self.decided = memory.decided
         self.published: list[Publication] = []
 
@@ -94,7 +125,13 @@ class Led:
         self.published += made.publications
         return made
 
-    def successor(self, published: Sequence[Publication], *, is_whole: bool = True) -> Led:
+    def successor(
+        self,
+        published: Sequence[Publication],
+        *,
+        is_whole: bool = True,
+        new_id: Callable[[], UUID] = uuid4,
+    ) -> Led:
         """Return the next leader, which reads what the journal has.
 
         Args:
@@ -109,7 +146,7 @@ class Led:
             if each.routing_key != names.transfer_queue("orders"):
                 replay.feed(Properties.decode(each.properties), each.body)
         assert not replay.unreadable
-        return Led(replay.result())
+        return Led(replay.result(), self.sequencer.entity, new_id)
 
 
 def waiting() -> bytes:
@@ -225,43 +262,29 @@ def test_scheduled_messages_are_cancelled_together_with_all_else() -> None:
     assert 1 not in later.sequencer.memory.pending
 
 
-def test_a_message_that_cannot_be_read_or_stored_refuses_its_commit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_message_that_cannot_be_read_or_stored_refuses_its_commit() -> None:
     """Nobody was told that the others are stored; a repeated arrival is refused, too."""
-    led = Led()
+    led = Led(entity=TOPIC, new_id=no_room)
     made = led.commit(1, sends=[ITEM, Item(b"no properties", b"")], transfers=[TRANSFER])
     verdict, reason = verdict_in(made)
     assert verdict is REFUSED
     assert reason.startswith("A message cannot be read: ")
     assert kinds_of(made) == ["decision"]
-
-    def fail(*of: object) -> None:
-        raise RuntimeError("no room")
-
-    monkeypatch.setattr(led.sequencer._publications, "active", fail)
-    verdict, reason = verdict_in(led.commit(2, sends=[ITEM], outcomes=[completes(a_message())]))
+    sends = [ITEM, POISONED]
+    verdict, reason = verdict_in(led.commit(2, sends=sends, outcomes=[completes(a_message())]))
     assert (verdict, reason) == (REFUSED, "A message cannot be stored: RuntimeError: no room")
     assert led.sequencer.memory.counters == [0]
-    monkeypatch.undo()
-    again = led.commit(2, sends=[ITEM], outcomes=[completes(a_message())])
+    again = led.commit(2, sends=sends, outcomes=[completes(a_message())])
     assert verdict_in(again) == (REFUSED, REFUSED_BEFORE)
     assert led.sequencer.memory.counters == [0]
 
 
-def test_a_commit_that_cancels_and_cannot_store_its_messages_cancels_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_commit_that_cancels_and_cannot_store_its_messages_cancels_nothing() -> None:
     """Its messages are tried before it is decided."""
-    led = Led()
+    led = Led(entity=TOPIC, new_id=no_room)
     led.sequencer.memory.wheel.add(place(1_000_000, 0))
     led.commit(1, sends=[Item(BARE, b"", None, 1_000_000)])
-
-    def fail(*of: object) -> None:
-        raise RuntimeError("no room")
-
-    monkeypatch.setattr(led.sequencer._publications, "active", fail)
-    assert verdict_in(led.commit(2, cancels=[1], sends=[ITEM]))[0] is REFUSED
+    assert verdict_in(led.commit(2, cancels=[1], sends=[POISONED]))[0] is REFUSED
     assert 1 in led.sequencer.memory.pending
     assert led.sequencer.memory.counters == [1]
 
@@ -325,25 +348,18 @@ def test_what_was_decided_long_ago_is_answered_only() -> None:
     assert later.sequencer.memory.counters == [1]
 
 
-def test_a_message_that_fails_behind_a_decision_is_a_dead_letter(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_message_that_fails_behind_a_decision_is_a_dead_letter() -> None:
     """The commit stands: what can be stored is."""
-    led = Led()
-    led.commit(1, sends=[ITEM, ITEM])
-    later = led.successor(led.published[:1], is_whole=False)
-    publications = later.sequencer._publications
-    active = publications.active
-
-    def fail_first(item: Item, identity: bytes, *of: int) -> Sequence[Publication]:
-        if identity.endswith(bytes(4)):
-            raise RuntimeError("no room")
-        return active(item, identity, *of)
-
-    monkeypatch.setattr(publications, "active", fail_first)
-    made = later.commit(1, sends=[ITEM, ITEM])
+    led = Led(entity=TOPIC)
+    led.commit(1, sends=[POISONED, ITEM])
+    later = led.successor(led.published[:1], is_whole=False, new_id=no_room)
+    made = later.commit(1, sends=[POISONED, ITEM])
     assert verdict_in(made)[0] is COMMITTED
-    assert kinds_of(made) == ["decision", names.dead_letter_queue("orders"), "orders/$active"]
+    decision, dead, stored = made.publications
+    assert bytes_in(table_of(decision), headers.ENTRY) == b"decision"
+    assert headers.DEAD_LETTER_REASON in table_of(dead)
+    assert stored.exchange == "orders/$active"
+    assert headers.DEAD_LETTER_REASON not in table_of(stored)
 
 
 @pytest.mark.parametrize(
