@@ -169,6 +169,10 @@ class RemoteSender:
             text = f"{self.entity} has not answered a send within {within_s:.0f} s."
             error = RemoteTimeout(TIMEOUT, text)
             raise (error if number is None else in_doubt(error)) from None
+        except RemoteError:
+            if IMPORT in (self._said or {}):
+                await self._end(link)  # behind a transfer that was refused it takes none
+            raise
         finally:
             if number is not None:
                 self._waiting.pop(number, None)
@@ -266,6 +270,9 @@ class RemoteSender:
         """Detach the link; what is being sent is in doubt."""
         self._is_closed = True
         self._namespace.forget(self)
-        link, attachment = self._link, self._attachment
-        if link is not None and attachment is not None and link.is_open:
-            await attachment.end(link)
+        if self._link is not None:
+            await self._end(self._link)
+
+    async def _end(self, link: ClientOutgoingLink) -> None:
+        if self._attachment is not None and link is self._link and link.is_open:
+            await self._attachment.end(link)

@@ -1,0 +1,98 @@
+"""The client's link that imports: what is refused for a while is sent again, on another link."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bridge.message.envelopes import ImportedMessage
+from bridge.model.errors import ArgumentOutOfRange, OperationTimeout, ServerBusy, ServiceBusError
+from bridge.model.name import EntityPath
+from bridge.remote.errors import RemoteError, RemoteRefused
+from bridge.remote.message import RemoteMessage
+from bridge.remote.namespace import RemoteNamespace
+from bridge.remote.patience import Patience
+from bridge.wire.amqp10.scalars import Long, Timestamp
+from tests.bench.memory_namespace import MemoryNamespace
+from tests.conformance.remote import remote
+from tests.conformance.served import QUEUE, gateway
+
+SHORT = Patience(total_s=30.0, wait_s=0.01, wait_max_s=0.01)
+
+
+class AnsweredImports(MemoryNamespace):
+    """Notes what is imported; says of the first transfers what it was made with."""
+
+    def __init__(self, *answers: ServiceBusError) -> None:
+        super().__init__(QUEUE)
+        self.answers = list(answers)
+        self.stored: list[int] = []
+        self.asked = 0
+
+    @property
+    def importing(self) -> AnsweredImports:
+        """Itself."""
+        return self
+
+    def check(self, path: EntityPath, run: str) -> None:
+        """Any run holds the queue."""
+
+    async def store(self, path: EntityPath, run: str, batch: Sequence[ImportedMessage]) -> None:
+        """Store a transfer, or raise the next answer."""
+        self.asked += 1
+        if self.answers:
+            raise self.answers.pop(0)
+        self.stored += [each.imported.number for each in batch]
+
+
+@asynccontextmanager
+async def importing(*answers: ServiceBusError) -> AsyncIterator[tuple[RemoteNamespace, AnsweredImports]]:
+    """A client, and the namespace that it imports into."""
+    namespace = AnsweredImports(*answers)
+    async with gateway(namespace=namespace) as (_, port), remote(port, patience=SHORT) as client:
+        yield client, namespace
+
+
+def numbered(*numbers: int) -> list[RemoteMessage]:
+    """Messages as an import takes them."""
+    return [
+        RemoteMessage.of(
+            data=b"order",
+            annotations={
+                "x-opt-sequence-number": Long(number),
+                "x-opt-enqueued-time": Timestamp(1_000),
+            },
+        )
+        for number in numbers
+    ]
+
+
+async def test_a_transfer_that_a_busy_target_refuses_is_sent_again_and_stored_once() -> None:
+    """As any send that is refused for a while: behind it the first link would take none."""
+    async with importing(ServerBusy("later")) as (client, namespace):
+        sender = await client.sender("q", import_run="run-1")
+        await sender.send(numbered(1, 2))
+        await sender.send(numbered(3))
+        assert (namespace.stored, namespace.asked) == ([1, 2, 3], 3)
+
+
+async def test_a_transfer_behind_one_that_was_refused_for_good_is_taken_by_another_link() -> None:
+    """The refusal itself names what is wrong."""
+    async with importing(ArgumentOutOfRange("too low")) as (client, namespace):
+        sender = await client.sender("q", import_run="run-1")
+        with pytest.raises(RemoteRefused, match="too low"):
+            await sender.send(numbered(1))
+        await sender.send(numbered(2))
+        assert namespace.stored == [2]
+
+
+async def test_a_transfer_whose_outcome_is_unknown_is_left_to_its_run() -> None:
+    """Whoever sends it knows that it may be stored."""
+    async with importing(OperationTimeout("who knows")) as (client, namespace):
+        sender = await client.sender("q", import_run="run-1")
+        with pytest.raises(RemoteError) as caught:
+            await sender.send(numbered(1))
+        assert caught.value.in_doubt
+        assert (namespace.stored, namespace.asked) == ([], 1)
