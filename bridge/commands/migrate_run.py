@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
 from bridge.commands.migrate_plan import names_at_target, unfit_as_target
 from bridge.commands.migration_options import add_sides, sides_of
-from bridge.commands.output import Output
+from bridge.commands.output import Output, Progress
 from bridge.commands.parser import Commands, add_command, add_yes
 from bridge.commands.target import NamespaceLogin
 
@@ -140,19 +140,28 @@ class _Migration:
         is_verified = await is_there(self._at_target, mark)
         there = await self._read_target(here, meant)
         due_after_ms, total = 0, None
+        still: MigrationSide | None = here
         if not is_verified:
             made = self._plan(here, there, meant)
             self._output.confirm(
                 f"{self._target.name} gets {len(units):,} queues and topics of {self._source.name} "
                 f"with {made.time.messages:,} messages. All that sends and receives is stopped?"
             )
-            if not await self._is_still(here, meant, asked):
+            if (still := await self._still(here, meant, asked)) is None:
                 return self._stopped()
+            await self._check_free(units, there, meant)
             await self._define(here, there, meant)
             due_after_ms = now_ms() + 1_000 * (made.time.least_s or 0) + RESERVE_MS
             total = made.time.messages * STEPS_PER_MESSAGE
         copies = _Copies(
-            self._namespaces, self._at_source, self._at_target, self._run, mark, there, self._output
+            self._namespaces,
+            self._at_source,
+            self._at_target,
+            self._run,
+            mark,
+            there,
+            self._output,
+            partial(self._check_source, still, meant),
         )
         if not await copies.run(units, meant, due_after_ms, total, asked):
             return self._stopped()
@@ -206,8 +215,12 @@ class _Migration:
             raise CommandError("Nothing was changed: `busbridge migrate plan` shows what to mend.")
         return made
 
-    async def _is_still(self, here: MigrationSide, meant: set[str], asked: asyncio.Event) -> bool:
-        """Wait until all that forwards has forwarded, and nothing changes; False: a signal came.
+    async def _still(
+        self, here: MigrationSide, meant: set[str], asked: asyncio.Event
+    ) -> MigrationSide | None:
+        """Return the source when all that forwards has forwarded, and nothing changes.
+
+        `None`: a signal came before.
 
         Raises:
             CommandError: something changes, or what forwards does not go.
@@ -227,14 +240,52 @@ class _Migration:
         with self._output.progress(None, "watching the source"):
             await _pause(self._arguments.still, asked)
         if asked.is_set():
-            return False
+            return None
         after, _ = await self._read_source()
         if changes := source_watch.changes(here, after, meant):
             self._output.say_some("source", changes)
             raise CommandError(
                 f"Nothing was changed: stop what sends to and receives from {self._source.name}."
             )
-        return True
+        return after
+
+    async def _check_source(self, before: MigrationSide, meant: set[str]) -> None:
+        """See that no message has come to what was verified long before the last entity was.
+
+        Raises:
+            CommandError: some have.
+        """
+        from bridge.commands.migration_sides import SideReading
+        from bridge.operations.migration import source_watch
+
+        # The bar of the copies is shown meanwhile.
+        after = await SideReading(self._at_source, Progress(None)).side()
+        if risen := source_watch.risen(before, after, meant):
+            self._output.say_some("source", risen)
+            raise CommandError(
+                f"Messages have come to {self._source.name} meanwhile. What was copied stays held: "
+                "stop what sends there, and give the same command to go on."
+            )
+
+    async def _check_free(
+        self, units: Sequence[model.Queue | model.Topic], there: MigrationSide, meant: set[str]
+    ) -> None:
+        """See that no entity of the target lives, whose definition would be changed.
+
+        Raises:
+            CommandError: one has messages of its own.
+        """
+        from bridge.commands.migration_copying import check_free, holds, places_of
+        from bridge.operations.migration.copy_effects import CopyStopped
+
+        for unit in units:
+            is_held = partial(holds, self._namespaces[1], unit.path, self._run)
+            try:
+                await check_free(
+                    places_of(unit, lambda path: path.lower() in meant), there.of, is_held
+                )
+            except CopyStopped as error:
+                raise CommandError(str(error)) from None
 
     async def _define(self, here: MigrationSide, there: MigrationSide, meant: set[str]) -> None:
         from bridge.commands.migration_defining import DefinitionCopy
@@ -264,6 +315,7 @@ class _Copies:
         mark: str,
         there: MigrationSide,
         output: Output,
+        check_source: Callable[[], Awaitable[None]],
     ) -> None:
         from bridge.commands.migration_copying import TOGETHER, CopySides
 
@@ -278,6 +330,7 @@ class _Copies:
         self._at_target = at_target
         self._mark = mark
         self._output = output
+        self._check_source = check_source
         self._gate = asyncio.Semaphore(TOGETHER)
         self._all_verified = asyncio.Event()
         self._verified = 0
@@ -344,6 +397,7 @@ class _Copies:
 
         self._verified += 1
         if self._verified == self._count and not asked.is_set():
+            await self._check_source()
             await self._at_target.create("Queue", entity_node(EntityKind.QUEUE, {}), self._mark)
             self._all_verified.set()
             return True

@@ -92,6 +92,50 @@ def places_of(entity: model.Queue | model.Topic, chosen: Callable[[str], bool]) 
     return places
 
 
+async def holds(target: RemoteNamespace, path: str, run: str) -> bool:
+    """Whether a run holds a queue or topic of the target, by the attach of an import link.
+
+    Raises:
+        RemoteError: the target refuses for another reason, or does not answer.
+    """
+    try:
+        sender = await target.sender(path, import_run=run)
+    except RemoteRefused as error:
+        if error.condition != NOT_HELD:
+            raise
+        return False
+    await sender.close()
+    return True
+
+
+async def check_free(
+    places: Sequence[CopyPlace],
+    at_target: Callable[[str], StateCounts],
+    is_held: Callable[[], Awaitable[bool]],
+) -> None:
+    """See that an entity of the target has no messages, or that the run holds it.
+
+    Args:
+        at_target: the messages of an entity at the target.
+        is_held: asks whether the run holds it.
+
+    Raises:
+        CopyStopped: it lives, with messages of its own.
+    """
+    for place in places:
+        found = at_target(place.path.removesuffix(DEAD_LETTER)).total
+        if found and not await is_held():
+            raise CopyStopped(
+                f"{place.path}: the target has {found:,} messages, and no run holds it. An "
+                "earlier run has ended there (`busbridge migrate verify` compares), or they "
+                "are its own: receive or purge them first."
+            )
+
+
+async def _not_held() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySides:
     """Both namespaces.
@@ -203,14 +247,7 @@ class RunningCopy:
     async def _hold(self) -> TargetHeld:
         if await self._is_attached():
             return TargetHeld(False, self._batch_bytes)
-        for place in self._places:
-            found = self._sides.at_target(place.path.removesuffix(DEAD_LETTER)).total
-            if found:
-                raise CopyStopped(
-                    f"{place.path}: the target has {found:,} messages, and no run holds it. An "
-                    "earlier run has ended there (`busbridge migrate verify` compares), or they "
-                    "are its own: receive or purge them first."
-                )
+        await check_free(self._places, self._sides.at_target, _not_held)
         for path in self._held:
             await self._sides.target.management_of(path).hold(self._sides.run)
         if not await self._is_attached():

@@ -7,8 +7,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from bridge.commands.migration_copying import holds
 from bridge.message.envelopes import ImportedMessage
-from bridge.model.errors import ArgumentOutOfRange, OperationTimeout, ServerBusy, ServiceBusError
+from bridge.model.errors import (
+    ArgumentOutOfRange,
+    EntityConflict,
+    OperationTimeout,
+    ServerBusy,
+    ServiceBusError,
+)
 from bridge.model.name import EntityPath
 from bridge.remote.errors import RemoteError, RemoteRefused
 from bridge.remote.message import RemoteMessage
@@ -37,7 +44,9 @@ class AnsweredImports(MemoryNamespace):
         return self
 
     def check(self, path: EntityPath, run: str) -> None:
-        """Any run holds the queue."""
+        """The run `run-1` holds the queue."""
+        if run != "run-1":
+            raise EntityConflict("another run's")
 
     async def store(self, path: EntityPath, run: str, batch: Sequence[ImportedMessage]) -> None:
         """Store a transfer, or raise the next answer."""
@@ -48,7 +57,9 @@ class AnsweredImports(MemoryNamespace):
 
 
 @asynccontextmanager
-async def importing(*answers: ServiceBusError) -> AsyncIterator[tuple[RemoteNamespace, AnsweredImports]]:
+async def importing(
+    *answers: ServiceBusError,
+) -> AsyncIterator[tuple[RemoteNamespace, AnsweredImports]]:
     """A client, and the namespace that it imports into."""
     namespace = AnsweredImports(*answers)
     async with gateway(namespace=namespace) as (_, port), remote(port, patience=SHORT) as client:
@@ -96,3 +107,11 @@ async def test_a_transfer_whose_outcome_is_unknown_is_left_to_its_run() -> None:
             await sender.send(numbered(1))
         assert caught.value.in_doubt
         assert (namespace.stored, namespace.asked) == ([], 1)
+
+
+async def test_a_run_holds_what_takes_its_link() -> None:
+    """Nothing is imported by that."""
+    async with importing() as (client, namespace):
+        assert await holds(client, "q", "run-1")
+        assert not await holds(client, "q", "run-2")
+        assert namespace.asked == 0

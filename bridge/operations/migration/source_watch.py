@@ -35,6 +35,21 @@ def _differing(before: StateCounts, after: StateCounts) -> Iterator[str]:
         yield f"{before.transfer:,} on their way became {after.transfer:,}"
 
 
+def risen(before: MigrationSide, after: MigrationSide, chosen: Collection[str]) -> list[str]:
+    """Return a sentence for each entity that has more messages than before, whatever their states.
+
+    Args:
+        chosen: the paths that are looked at, in lower case.
+    """
+    paths = {path: each.path for path, each in {**before.by_path(), **after.by_path()}.items()}
+    found = []
+    for path in sorted(chosen):
+        old, new = (each.of(path).total + each.of(path).transfer for each in (before, after))
+        if new > old:
+            found.append(f"{paths.get(path, path)} had {old:,} messages, and has {new:,}.")
+    return found
+
+
 def undrained(source: MigrationSide, chosen: Collection[str]) -> list[str]:
     """Return a sentence for each entity that has not forwarded all yet, the first in a chain first.
 

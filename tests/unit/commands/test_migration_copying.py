@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bridge.commands.migrate_run import mark_name, run_name
-from bridge.commands.migration_copying import imported, places_of
+from bridge.commands.migration_copying import check_free, imported, places_of
 from bridge.commands.target import NamespaceLogin
 from bridge.model import entity as model
 from bridge.model.availability import check_run
 from bridge.model.name import parse_path
-from bridge.operations.migration.copy_effects import CopyPlace
+from bridge.operations.migration.copy_effects import CopyPlace, CopyStopped
+from bridge.operations.migration.state_counts import StateCounts
 from bridge.remote.address import RemoteAddress
 from bridge.remote.credentials import SharedKey
 from bridge.remote.message import RemoteMessage
@@ -88,3 +89,24 @@ def test_a_run_has_the_name_of_its_source_and_its_mark_that_of_its_entities() ->
     assert mark == mark_name(one, ["a", "b"]) != mark_name(one, ["a"])
     assert mark != mark_name(other, ["a", "b"])
     assert parse_path(mark).entity == mark
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_an_entity_of_the_target_has_no_messages_or_is_held_by_the_run(is_held: bool) -> None:
+    """A topic has those of its subscriptions, too; what is empty is not asked about."""
+    asked = []
+
+    async def held() -> bool:
+        asked.append(True)
+        return is_held
+
+    counted = {"t/Subscriptions/a": StateCounts(counts={"dead_letter": 2})}
+    topic = model.Topic(name="t", subscriptions=(model.Subscription(topic="t", name="a"),))
+    places = places_of(topic, lambda path: True)
+    await check_free(places, lambda path: StateCounts(), held)
+    assert not asked
+    if is_held:
+        await check_free(places, lambda path: counted.get(path, StateCounts()), held)
+        return
+    with pytest.raises(CopyStopped, match="t/Subscriptions/a: the target has 2 messages, and no"):
+        await check_free(places, lambda path: counted.get(path, StateCounts()), held)

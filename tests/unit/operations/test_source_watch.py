@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridge.model import entity as model
 from bridge.operations.migration.plan import MigrationSide
-from bridge.operations.migration.source_watch import changes, undrained
+from bridge.operations.migration.source_watch import changes, risen, undrained
 from bridge.operations.migration.state_counts import StateCounts
 
 
@@ -50,3 +50,16 @@ def test_what_has_not_forwarded_all_is_named_from_the_beginning_of_its_chain() -
     assert undrained(source, {"orders"}) == []
     drained = side(inbound=counts(dead_letter=4, scheduled=1), poor=counts(active=1))
     assert undrained(drained, chosen) == []
+
+
+def test_an_entity_that_has_got_messages_is_named_whatever_their_states() -> None:
+    """What was activated, has died or has expired meanwhile is none that has come."""
+    before = side(orders=counts(scheduled=2, active=5), inbound=counts(active=1))
+    moved = side(orders=counts(active=6, dead_letter=1), inbound=counts())
+    assert risen(before, moved, {"orders", "inbound"}) == []
+    after = side(orders=counts(active=8), inbound=counts(active=1, transfer=1))
+    assert risen(before, after, {"orders", "inbound"}) == [
+        "inbound had 1 messages, and has 2.",
+        "Orders had 7 messages, and has 8.",
+    ]
+    assert risen(before, after, {"poor"}) == []
