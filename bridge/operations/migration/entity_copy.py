@@ -6,7 +6,7 @@ goes on behind it; so it may be killed at any instant.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from enum import Enum
 from functools import partial
 from itertools import islice
@@ -16,7 +16,9 @@ from bridge.model.duration import instant_text
 from bridge.operations.migration.copy_effects import (
     AwaitOthers,
     CancelAtSource,
+    CopyAnswer,
     CopyDone,
+    CopyEffect,
     CopyPause,
     CopyPlace,
     CopyRefused,
@@ -94,6 +96,7 @@ class EntityCopy:
         self._batch_bytes = batch_bytes
         self._is_verified = is_verified
         self._may_have_copies = True
+        self._may_live = False
         self.phase = CopyPhase.HOLDING
         self.messages = 0
         self.copied = 0
@@ -112,7 +115,9 @@ class EntityCopy:
             try:
                 yield from self._copy_held()
             except CopyStopped:
-                if not self._may_have_copies:
+                if not self._may_have_copies and (
+                    self._may_live or not (yield from self._shows_any())
+                ):
                     yield ReleaseTarget()
                 raise
         self.phase = CopyPhase.CANCELLING
@@ -124,12 +129,14 @@ class EntityCopy:
         held = yield HoldTarget()
         assert isinstance(held, TargetHeld)
         self._may_have_copies = not held.is_new
+        self._may_live = held.is_new
         if held.batch_bytes:
             self._batch_bytes = min(self._batch_bytes, held.batch_bytes)
         self.phase = CopyPhase.READING
         yield from self._read_numbers()
         self._check_due()
         yield from self._find_copied(is_new=held.is_new)
+        self._may_live = False
         self.phase = CopyPhase.COPYING
         yield from self._session_states(is_check=False)
         yield from self._copy()
@@ -194,6 +201,13 @@ class EntityCopy:
         for place, ledger in enumerate(self._ledgers):
             ledger.forget_seen()
             yield from self._reading.look("target", place, partial(_see, ledger, is_new=is_new))
+
+    def _shows_any(self) -> Generator[CopyEffect, CopyAnswer, bool]:
+        """Whether the target has messages: another run of the same name has copied them."""
+        for place in range(len(self._ledgers)):
+            if (yield from self._reading.page("target", place, 1, is_compared=False)):
+                return True
+        return False
 
     # -- copying
 

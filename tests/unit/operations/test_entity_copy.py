@@ -545,6 +545,22 @@ def test_a_batch_without_an_answer_may_be_there_so_the_hold_stays() -> None:
     assert world.targets[0].is_held
 
 
+@pytest.mark.parametrize("is_held_before", [True, False])
+def test_what_another_run_has_copied_meanwhile_keeps_the_hold(is_held_before: bool) -> None:
+    """The same command was given twice, or a killed run's transfer was on its way still."""
+    world = World([queue_of(3, 4)])
+    source, target = world.sources[0], world.targets[0]
+    target.is_held = is_held_before
+    while world.copies[0].phase is not CopyPhase.COPYING:
+        world.step(0)
+    world.step(0)
+    target.messages[0][3] = source.messages[0][3]
+    target.refusal = "3 is not above 3"
+    while not world.stopped:
+        world.step(0)
+    assert target.is_held
+
+
 def test_messages_of_the_targets_own_are_named_and_it_is_held_no_longer() -> None:
     """A queue that is in use there is not this run's."""
     world = World([queue_of(3, 4)])
@@ -610,8 +626,9 @@ def test_a_locked_session_stops_the_run_by_name() -> None:
         answer: CopyAnswer = TargetHeld(True) if isinstance(effect, HoldTarget) else []
         answer = CopyCount(0) if isinstance(effect, CountSource) else answer
         effect = steps.send(answer)
-    released = steps.send(CopyRefused("session 'a' is locked: stop who has it."))
-    assert isinstance(released, ReleaseTarget)
+    shown = steps.send(CopyRefused("session 'a' is locked: stop who has it."))
+    assert isinstance(shown, PeekPage)
+    assert isinstance(steps.send([]), ReleaseTarget)
     with pytest.raises(CopyStopped, match="s: session 'a' is locked"):
         steps.send(CopyDone())
 
