@@ -107,6 +107,16 @@ def test_a_section_of_a_later_version_is_refused_unless_it_is_optional(kind: int
         commits.decode(raw)
 
 
+def of_unknown_kind() -> bytes:
+    """Return an outcome of a kind that there is not."""
+    message = LockedMessage(bytes(7), 1, 1)
+    one, other = (
+        commits.encode_outcomes([LockOutcome(message, NO_INQUIRY, kind)])
+        for kind in (OutcomeKind.COMPLETE, OutcomeKind.ABANDON)
+    )
+    return bytes(9 if byte != second else byte for byte, second in zip(one, other, strict=True))
+
+
 @pytest.mark.parametrize(
     "raw",
     [
@@ -115,16 +125,7 @@ def test_a_section_of_a_later_version_is_refused_unless_it_is_optional(kind: int
         sections.encode_bare([(2, b"\x00\x01\xff\x00\x00\x00\x00")]),
         sections.encode_bare([(4, b"short")]),
         sections.encode_bare([(1, b"")]) + b"?",
-        sections.encode_bare(
-            [
-                (
-                    3,
-                    commits.encode_outcomes(
-                        [LockOutcome(LockedMessage(bytes(7), 1, 1), NO_INQUIRY, 9)]
-                    ),
-                )
-            ]  # type: ignore[arg-type]
-        ),
+        sections.encode_bare([(3, of_unknown_kind())]),
     ],
 )
 def test_what_is_no_commit_is_refused(raw: bytes) -> None:
