@@ -140,7 +140,7 @@ class _Migration:
         is_verified = await is_there(self._at_target, mark)
         there = await self._read_target(here, meant)
         due_after_ms, total = 0, None
-        still: MigrationSide | None = here
+        before = here
         if not is_verified:
             made = self._plan(here, there, meant)
             self._output.confirm(
@@ -149,6 +149,7 @@ class _Migration:
             )
             if (still := await self._still(here, meant, asked)) is None:
                 return self._stopped()
+            before = still
             await self._check_free(units, there, meant)
             await self._define(here, there, meant)
             due_after_ms = now_ms() + 1_000 * (made.time.least_s or 0) + RESERVE_MS
@@ -161,7 +162,7 @@ class _Migration:
             mark,
             there,
             self._output,
-            partial(self._check_source, still, meant),
+            partial(self._check_source, before, meant),
         )
         if not await copies.run(units, meant, due_after_ms, total, asked):
             return self._stopped()

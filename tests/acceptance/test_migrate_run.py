@@ -57,6 +57,8 @@ PLACES = (
     "events/Subscriptions/audit/$DeadLetterQueue",
     "events/Subscriptions/mail",
 )
+pytestmark = pytest.mark.timeout(900)
+
 PATHS = ("many-*", "orders", "inbound", "large", "sessions", "events")
 SENDS = """
 import os, time
