@@ -23,11 +23,11 @@ AWAITED = {
     ("commands/collecting.py", "collected"): "awaited by the function that begins it",
     ("commands/bench_works.py", "_all"): "awaited, or cancelled, by the function that begins it",
     (
-        "commands/migrate_run.py",
+        "commands/migration_copies.py",
         "_all_are_verified",
     ): "awaited, or cancelled, by the function that begins it",
     (
-        "commands/migrate_run.py",
+        "commands/migration_copies.py",
         "_together",
     ): "awaited, or cancelled, by the function that begins it",
     ("commands/running.py", "_run"): "awaited by the function that begins it",
