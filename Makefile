@@ -23,7 +23,7 @@ setup: ## All that is missing for `make test`: .venv, RabbitMQ, Node and its SDK
 	@docker/setup/rabbitmq
 	@docker/setup/node
 
-compiled: ## The bridge with its hot paths as machine code, in build/compiled: receiving is up to a fifth faster (two or three minutes, once)
+compiled: ## The bridge with its hot paths as machine code, in build/compiled: receiving is up to a fifth faster (some minutes, once)
 	@docker/setup/python run
 	@docker/setup/compiled
 

@@ -19,7 +19,6 @@ from bridge.model.duration import TIME_MAX_MS, TIME_MIN_MS
 from bridge.model.errors import InvalidField
 from bridge.model.number import NUMBER_MAX
 from bridge.wire import headers
-from bridge.wire.amqp10.primitives import encode_map
 from bridge.wire.amqp10.scalars import Symbol
 from bridge.wire.imported import ACTIVE, DEFERRED, SCHEDULED
 from bridge.wire.mapping import sections as part
@@ -121,8 +120,7 @@ def import_facts(raw: bytes) -> tuple[bytes, ImportFacts]:
         )
     if at is None or len(kept) == len(map_items(raw, at[1])):
         return raw, facts
-    section = part.descriptor(part.MESSAGE_ANNOTATIONS) + encode_map(kept) if kept else b""
-    return b"".join((raw[: at[0]], section, raw[at[2] :])), facts
+    return part.with_annotations(raw, at, kept), facts
 
 
 def _integer(values: dict[bytes, bytes], name: bytes) -> int:

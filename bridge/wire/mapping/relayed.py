@@ -6,7 +6,6 @@ from typing import Final
 
 from bridge.model.errors import InvalidField
 from bridge.wire import relay_source
-from bridge.wire.amqp10.primitives import encode_map
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.fields import map_items, textual
 
@@ -65,5 +64,4 @@ def without_source(raw: bytes, source: bytes) -> tuple[bytes, bytes]:
         said = relay_source.say(source, number, enqueued_ms, lowest)
     except ValueError as error:
         raise InvalidField(f"The annotations of a relay's copy are not right: {error}.") from None
-    section = part.descriptor(part.MESSAGE_ANNOTATIONS) + encode_map(kept) if kept else b""
-    return b"".join((raw[: at[0]], section, raw[at[2] :])), said
+    return part.with_annotations(raw, at, kept), said

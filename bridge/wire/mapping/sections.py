@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.wire.amqp10.errors import DecodeError
+from bridge.wire.amqp10.primitives import encode_map
 from bridge.wire.amqp10.whole import MemoryAllowance, check, plain_items, to_store
 from bridge.wire.mapping.fields import (
     MappingError,
@@ -202,6 +203,19 @@ def annotations_at(raw: bytes) -> tuple[int, int, int] | None:
             return None
         at = end
     return None
+
+
+def with_annotations(
+    raw: bytes, at: tuple[int, int, int], kept: list[tuple[bytes, bytes]]
+) -> bytes:
+    """Return an encoded message with other message annotations; without any, without the section.
+
+    Args:
+        at: where its own are (`annotations_at`).
+        kept: encoded keys and values.
+    """
+    section = descriptor(MESSAGE_ANNOTATIONS) + encode_map(kept) if kept else b""
+    return b"".join((raw[: at[0]], section, raw[at[2] :]))
 
 
 def _plain_items(raw: bytes, code: int, at: int) -> list[Span] | None:
