@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from bridge.engine.import_verbs import ImportVerbs
+from bridge.engine.transaction_verbs import TransactionVerbs
 from bridge.model import entity as model
 
 
@@ -41,7 +42,7 @@ class ChangeVerbs(Protocol):
 
 
 class NamespaceChanges(Protocol):
-    """The parts of a namespace that change definitions, and import messages."""
+    """The parts of a namespace beside its verbs on messages."""
 
     @property
     def administration(self) -> ChangeVerbs:
@@ -50,3 +51,7 @@ class NamespaceChanges(Protocol):
     @property
     def importing(self) -> ImportVerbs:
         """The verb of migrations that import messages."""
+
+    @property
+    def transactions(self) -> TransactionVerbs | None:
+        """The verbs of transactions; `None`: they are not offered."""

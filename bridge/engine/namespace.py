@@ -86,6 +86,7 @@ from bridge.engine.settlement.locks_anywhere import LocksAnywhere
 from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.engine.settlement.settling import Settling
 from bridge.engine.state import Health, MadeAgain
+from bridge.engine.transaction_verbs import TransactionVerbs
 from bridge.machine.browse.counted_dead_letters import LookedThrough
 from bridge.machine.inbox.arrival import MALFORMED_MESSAGE
 from bridge.machine.inbox.standbys import Standbys
@@ -148,7 +149,10 @@ class RabbitNamespace:
         reconciler: keeps RabbitMQ in line with the definitions.
         state: the engine's health.
         findings: the features of Service Bus that this RabbitMQ lacks, by the last `apply`.
+        transactions: the verbs of transactions, which are not offered.
     """
+
+    transactions: TransactionVerbs | None = None
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ Source of the table: the service's own conditions as the SDKs map them.
       EntityNotFound, EntityAlreadyExists, EntityDisabled, EntityConflict, EntityChanged
       MessageNotFound, MessageLockLost, MessageSizeExceeded
       SessionLockLost, SessionCannotBeLocked
-      TransactionUnknown, TransactionRolledBack, TransactionTimedOut
+      TransactionUnknown, TransactionRolledBack, TransactionTimedOut, TransactionInDoubt
       Unauthorized, NotAllowed, NotImplementedHere, ArgumentError, ArgumentOutOfRange, InvalidField
       QuotaExceeded, ServerBusy, OperationTimeout, InternalError
 """
@@ -99,6 +99,12 @@ class TransactionTimedOut(ServiceBusError):
     """The transaction took longer than two minutes, and was rolled back."""
 
     condition, status, is_retryable = "amqp:transaction:timeout", 408, False
+
+
+class TransactionInDoubt(ServiceBusError):
+    """Nobody knows yet whether the transaction is committed: it is carried out whole, or not."""
+
+    condition, status, is_retryable = "com.microsoft:timeout", 408, False
 
 
 class MessageSizeExceeded(ServiceBusError):

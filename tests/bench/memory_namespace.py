@@ -19,6 +19,7 @@ from bridge.engine.api import (
 )
 from bridge.engine.change_verbs import ChangeVerbs
 from bridge.engine.import_verbs import ImportVerbs
+from bridge.engine.transaction_verbs import TransactionVerbs
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.errors import (
@@ -62,6 +63,11 @@ class MemoryNamespace:
     def administration(self) -> ChangeVerbs:
         """There are no subscriptions, and so no rules."""
         raise NotImplementedHere("There are queues only.")
+
+    @property
+    def transactions(self) -> TransactionVerbs | None:
+        """There are none."""
+        return None
 
     @property
     def importing(self) -> ImportVerbs:

@@ -1,0 +1,117 @@
+"""The engine's verbs for transactions, as a protocol and values for gateways.
+
+A gateway buffers the operations of a transaction; the engine commits all of them, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+from bridge.message.envelopes import Outgoing
+from bridge.model.name import EntityPath
+from bridge.wire.envelope import Item
+
+if TYPE_CHECKING:
+    from bridge.engine.api import Disposition
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSend:
+    """Messages that a transaction sends to one entity, checked; made by `prepare`.
+
+    Attributes:
+        target: the queue or topic that gets them.
+        items: the messages, in order.
+        size_bytes: what they take in the envelope of the commit.
+    """
+
+    target: EntityPath
+    items: Sequence[Item]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PinnedLock:
+    """A lock that a transaction keeps; made by `pin`.
+
+    Attributes:
+        path: the queue, subscription or dead-letter sub-queue of the message.
+    """
+
+    path: EntityPath
+    lock_token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionWork:
+    """What a commit carries out, in the order of the operations.
+
+    Attributes:
+        identity: 16 random bytes, the transaction's id.
+        pinned: the queue or topic whose transaction it is, without a sub-queue.
+        sends: messages for the pinned entity, and for others.
+        settlements: each pinned lock once.
+        cancels: the numbers of scheduled messages of the pinned entity.
+    """
+
+    identity: bytes
+    pinned: EntityPath
+    sends: Sequence[PreparedSend] = ()
+    settlements: Sequence[tuple[PinnedLock, Disposition]] = ()
+    cancels: Sequence[int] = ()
+
+
+class TransactionVerbs(Protocol):
+    """The verbs of transactions."""
+
+    def prepare(
+        self, pinned: EntityPath, target: EntityPath, batch: Sequence[Outgoing]
+    ) -> PreparedSend:
+        """Check messages that a transaction sends; nothing is sent.
+
+        Args:
+            pinned: the queue or topic whose transaction it is.
+            target: the queue or topic that gets them; another one than `pinned` gets them by way of
+                that.
+
+        Raises:
+            ServiceBusError: as for `NamespaceVerbs.begin_sending`.
+        """
+
+    async def pin(self, path: EntityPath, lock_token: UUID) -> PinnedLock:
+        """Keep a lock until `commit` or `release`, for 150 s at most.
+
+        Until then neither its time nor a settlement outside of the transaction ends it.
+
+        Raises:
+            MessageLockLost: the lock has ended, or another transaction has pinned it.
+            ServerBusy, OperationTimeout: another bridge holds the message, and does not answer.
+        """
+
+    def release(self, pins: Iterable[PinnedLock]) -> None:
+        """Let locks go on with the time that they had left when they were pinned, 1 s at least.
+
+        Locks of this process can be settled as soon as this returns.
+        """
+
+    def size_bytes(self, work: TransactionWork) -> int:
+        """Return the size of a commit as RabbitMQ gets it; `bytes_max` is the most."""
+
+    @property
+    def bytes_max(self) -> int:
+        """RabbitMQ's largest message (`max_message_size`)."""
+
+    async def commit(self, work: TransactionWork) -> None:
+        """Carry out all, or nothing; the locks are the engine's from the call on.
+
+        Returns when a crash can no longer undo it, and the settlements of this process's locks are
+        written.
+
+        Raises:
+            TransactionRolledBack: nothing was carried out, nor will be; the locks are released.
+            TransactionInDoubt: no answer has come in 20 s. The engine goes on asking, and keeps the
+                locks until it knows.
+        """
