@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from bridge.message.envelopes import Outgoing
+from bridge.model.entity import Tier
 from bridge.model.name import EntityPath
 from bridge.wire.envelope import Item
 
@@ -66,6 +67,17 @@ class TransactionWork:
 
 class TransactionVerbs(Protocol):
     """The verbs of transactions."""
+
+    @property
+    def tier(self) -> Tier:
+        """The namespace's tier: the Basic one has no transactions."""
+
+    def check(self) -> None:
+        """Raise what keeps a transaction from being declared now.
+
+        Raises:
+            ServerBusy: a bridge of the namespace does not know transactions.
+        """
 
     def prepare(
         self, pinned: EntityPath, target: EntityPath, batch: Sequence[Outgoing]
