@@ -8,6 +8,7 @@ from uuid import UUID
 
 from bridge.message.message import Message
 from bridge.message.received import Received
+from bridge.wire.commits import NO_INQUIRY
 
 Channel = TypeVar("Channel")
 
@@ -20,11 +21,13 @@ class Held(Message, Generic[Channel]):
         fetch: the number of the fetch that brought it.
         channel: the channel that delivered it, and settles it.
         tag: its delivery tag on that channel.
+        inquiry: the inquiry that it was delivered after (`wire.commits`).
     """
 
     fetch: int
     channel: Channel
     tag: int
+    inquiry: bytes = NO_INQUIRY
 
     def received(
         self,

@@ -90,9 +90,28 @@ class LockTable:
         return self._locks.release(token.bytes, now_ms=self._now_ms())
 
     def restore(self, token: UUID, lock: Lock[Locked]) -> None:
-        """Put a lock back whose settlement has failed."""
+        """Put a lock back whose settlement has failed; a pinned one goes on as `unpin` has it."""
+        if lock.is_pinned:
+            lock.unpin(self._now_ms())
         self._locks.restore(token.bytes, lock)
         self._alarm.set(lock.until_ms)
+
+    def pin(self, token: UUID) -> Locked | None:
+        """Keep a lock beyond its time; return its message and owner.
+
+        `None`: the lock has ended, or is pinned already.
+        """
+        return self._locks.pin(token.bytes, now_ms=self._now_ms())
+
+    def unpin(self, token: UUID) -> None:
+        """Let a pinned lock go on with the time that it had left; no more if it was lost."""
+        until_ms = self._locks.unpin(token.bytes, now_ms=self._now_ms())
+        if until_ms is not None:
+            self._alarm.set(until_ms)
+
+    def take_pinned(self, token: UUID) -> Lock[Locked] | None:
+        """End a pinned lock and return it, or `None` if it was lost."""
+        return self._locks.take_pinned(token.bytes)
 
     def lose_channel(self, channel: object) -> None:
         """Drop the locks of a channel's messages: RabbitMQ has taken the messages back."""

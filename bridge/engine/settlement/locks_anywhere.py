@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import cast
 from uuid import UUID
 
 from bridge.background.tasks import Tasks
@@ -20,12 +19,12 @@ from bridge.engine.api import (
     Release,
 )
 from bridge.engine.peers import Peers, Question
+from bridge.engine.settlement.disposition_fields import disposition_in, fields_of
 from bridge.engine.settlement.locktable import INSTANCE_BYTES, ProcessLocks
 from bridge.engine.settlement.settling import Settling, refusal
 from bridge.model.errors import MessageLockLost, ServiceBusError
 from bridge.model.name import EntityPath, parse_path
 from bridge.wire.basic import Table, text
-from bridge.wire.mapping.fields import AMQP_ENCODED
 from bridge.wire.reply import Done, encode_done, encode_found
 from bridge.wire.sessions import content, string
 
@@ -118,7 +117,7 @@ class LocksAnywhere:
             raise MessageLockLost(texts.LOCK_LOST) from error
 
     async def _on_settle(self, question: Question) -> bytes:
-        disposition = disposition_in(question.what, question.table)
+        disposition = disposition_in(SETTLEMENTS[question.what], question.table)
         await self._settling.settle(*_lock_in(question), disposition)
         return encode_done(())
 
@@ -144,36 +143,7 @@ def settle_question(path: EntityPath, token: UUID, disposition: Disposition) -> 
     """Return the question that asks another bridge for a settlement."""
     what = next(name for name, made in SETTLEMENTS.items() if isinstance(disposition, made))
     question = _question(what, path, token)
-    for name in ("reason", "description"):
-        value = getattr(disposition, name, None)
-        if value is not None:
-            question[name] = text(value)
-    plain: Table = {}
-    encoded: Table = {}
-    for name, field in getattr(disposition, "properties", {}).items():
-        if field[0] == AMQP_ENCODED:
-            encoded[name] = ("x", field[1])
-        else:
-            plain[name] = field
-    question["plain"], question["encoded"] = ("F", plain), ("F", encoded)
-    return question
-
-
-def disposition_in(what: str, question: Table) -> Disposition:
-    """Return the settlement that a question asks for; raises LookupError."""
-    made = SETTLEMENTS[what]
-    if made in (Complete, Release):
-        return made()
-    properties = dict(cast(Table, question["plain"][1]))
-    for name, field in cast(Table, question["encoded"][1]).items():
-        properties[name] = (AMQP_ENCODED, field[1])
-    if made is DeadLetter:
-        return DeadLetter(
-            reason=string(question, "reason") if "reason" in question else None,
-            description=string(question, "description") if "description" in question else None,
-            properties=properties,
-        )
-    return Abandon(properties=properties) if made is Abandon else Defer(properties=properties)
+    return question | fields_of(disposition)
 
 
 def _question(what: str, path: EntityPath, token: UUID) -> Table:

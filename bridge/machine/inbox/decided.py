@@ -7,12 +7,12 @@ is dropped, whatever the outcome was: what it led to is in its next place alread
 are kept; closed ones are forgotten before open ones.
 
 An inquiry is a fence: RabbitMQ has given the message to whoever asks, and a commit by an earlier
-lock on it may still be on its way.
+lock on it may still be on its way. A copy of a higher generation was published after that.
 
     section   VERDICTS: transaction's id 16 bytes | verdict u8, repeated
               CLOSED: locked message 23 bytes, repeated
               OPEN: outcomes (`wire.commits`)
-              ASKED: source 7 bytes | sequence number i64 | inquiry 8 bytes, repeated
+              ASKED: locked message 23 bytes | inquiry 8 bytes, repeated
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from enum import IntEnum
 from bridge.wire import sections
 from bridge.wire.commits import (
     INQUIRY_BYTES,
+    MESSAGE_BYTES,
     NO_INQUIRY,
     CommitVerdict,
     LockedMessage,
@@ -36,7 +37,7 @@ from bridge.wire.commits import (
     encode_outcomes,
 )
 from bridge.wire.decisions import Decision
-from bridge.wire.envelope import IDENTITY_BYTES, SOURCE_BYTES
+from bridge.wire.envelope import IDENTITY_BYTES
 from bridge.wire.inquiries import Told
 from bridge.wire.sections import MalformedEntry
 
@@ -49,7 +50,7 @@ LOCK_LOST = "The lock of the message with SequenceNumber = {number} was lost bef
 _DROP: Told = OutcomeKind.COMPLETE, b""
 
 _VERDICT = struct.Struct(f">{IDENTITY_BYTES}sB")
-_ASKED = struct.Struct(f">{SOURCE_BYTES}sq{INQUIRY_BYTES}s")
+_ASKED = struct.Struct(f">{MESSAGE_BYTES}s{INQUIRY_BYTES}s")
 _Key = tuple[bytes, int]
 
 
@@ -73,7 +74,7 @@ class Decided:
         self._verdicts: OrderedDict[bytes, CommitVerdict] = OrderedDict()
         self._open: OrderedDict[_Key, LockOutcome] = OrderedDict()
         self._closed: OrderedDict[_Key, LockedMessage] = OrderedDict()
-        self._asked: OrderedDict[_Key, bytes] = OrderedDict()
+        self._asked: OrderedDict[_Key, tuple[LockedMessage, bytes]] = OrderedDict()
 
     def __repr__(self) -> str:
         return (
@@ -101,7 +102,7 @@ class Decided:
         if self.told_of(message) is not None:
             return SETTLED_BEFORE.format(number=message.number)
         asked = self._asked.get(message[:2])
-        if asked is not None and asked != outcome.inquiry:
+        if asked is not None and asked[1] != outcome.inquiry and _is_copy(message, asked[0]):
             return LOCK_LOST.format(number=message.number)
         return ""
 
@@ -127,7 +128,7 @@ class Decided:
         """
         for message in messages:
             key = message[:2]
-            self._asked[key] = inquiry
+            self._asked[key] = message, inquiry
             self._asked.move_to_end(key)
         while len(self._asked) > KEPT_MAX:
             self._asked.popitem(last=False)
@@ -166,7 +167,10 @@ class Decided:
             (DecidedSection.OPEN, [encode_outcomes(list(self._open.values()))]),
             (
                 DecidedSection.ASKED,
-                [_ASKED.pack(*key, inquiry) for key, inquiry in self._asked.items()],
+                [
+                    _ASKED.pack(encode_message(message), inquiry)
+                    for message, inquiry in self._asked.values()
+                ],
             ),
         )
         joined = [(kind, b"".join(parts)) for kind, parts in found]
@@ -184,8 +188,9 @@ class Decided:
         try:
             for identity, verdict in _VERDICT.iter_unpack(read.get(DecidedSection.VERDICTS, b"")):
                 found._verdicts[identity] = CommitVerdict(verdict)
-            for source, number, inquiry in _ASKED.iter_unpack(read.get(DecidedSection.ASKED, b"")):
-                found._asked[source, number] = inquiry
+            for raw_message, inquiry in _ASKED.iter_unpack(read.get(DecidedSection.ASKED, b"")):
+                (message,) = decode_messages(raw_message)
+                found._asked[message[:2]] = message, inquiry
             for message in decode_messages(read.get(DecidedSection.CLOSED, b"")):
                 found._closed[message[:2]] = message
         except (struct.error, ValueError) as error:

@@ -5,29 +5,52 @@ instant has come), `lose` (RabbitMQ has taken the message back, or is about to).
 LockDuration from now; any number of renewals" (Service Bus, message transfers, locks and
 settlement). A lock never outlives its instant: from `until_ms` on its token is unknown, whether or
 not `expire` has run.
+
+A transaction may pin a lock: from `pin` to `unpin` time does not end it, and `release` does not
+give it to anybody; only `take_pinned` and `lose` do. It goes on with the time that it had left.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 Held = TypeVar("Held")
 
 _SLACK = 64
 """Entries of the heap that may be stale before the heap is rebuilt."""
 
+LEFT_MIN_MS: Final = 1_000
+"""So much time an unpinned lock has at least: a client that rolls back may settle it right then."""
+
+_NEVER_MS: Final = 1 << 62
+
 
 class Lock(Generic[Held]):
-    """One lock: the held message, its order, and the instant at which the lock ends (UTC ms)."""
+    """One lock: the held message, its order, and the instant at which the lock ends (UTC ms).
 
-    __slots__ = ("held", "order", "until_ms")
+    Attributes:
+        left_ms: while it is pinned, the time that it had left; else -1.
+    """
+
+    __slots__ = ("held", "left_ms", "order", "until_ms")
 
     def __init__(self, held: Held, order: int, until_ms: int) -> None:
         self.held = held
         self.order = order
         self.until_ms = until_ms
+        self.left_ms = -1
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether a transaction keeps it."""
+        return self.left_ms >= 0
+
+    def unpin(self, now_ms: int) -> None:
+        """Go on with the time that was left."""
+        self.until_ms = now_ms + max(self.left_ms, LEFT_MIN_MS)
+        self.left_ms = -1
 
 
 class Locks(Generic[Held]):
@@ -62,6 +85,9 @@ class Locks(Generic[Held]):
         lock = self._live(token, now_ms)
         if lock is None:
             return None
+        if lock.is_pinned:
+            lock.left_ms = duration_ms
+            return now_ms + duration_ms
         lock.until_ms = now_ms + duration_ms
         return self._hold(token, lock)
 
@@ -71,10 +97,39 @@ class Locks(Generic[Held]):
         return None if lock is None else lock.held
 
     def release(self, token: bytes, *, now_ms: int) -> Lock[Held] | None:
-        """End the lock; return it, or `None` if the lock has ended already."""
+        """End the lock; return it, or `None` if the lock has ended already, or is pinned."""
         lock = self._live(token, now_ms)
-        if lock is not None:
-            del self._locks[token]
+        if lock is None or lock.is_pinned:
+            return None
+        del self._locks[token]
+        return lock
+
+    def pin(self, token: bytes, *, now_ms: int) -> Held | None:
+        """Keep a lock beyond its time; return its message.
+
+        `None`: the lock has ended, or is pinned already.
+        """
+        lock = self._live(token, now_ms)
+        if lock is None or lock.is_pinned:
+            return None
+        lock.left_ms = lock.until_ms - now_ms
+        lock.until_ms = _NEVER_MS
+        return lock.held
+
+    def unpin(self, token: bytes, *, now_ms: int) -> int | None:
+        """Let a pinned lock go on; return its end (UTC ms), or `None` if it was lost."""
+        lock = self._locks.get(token)
+        if lock is None or not lock.is_pinned:
+            return None
+        lock.unpin(now_ms)
+        return self._hold(token, lock)
+
+    def take_pinned(self, token: bytes) -> Lock[Held] | None:
+        """End a pinned lock, and return it; `None` if it was lost."""
+        lock = self._locks.get(token)
+        if lock is None or not lock.is_pinned:
+            return None
+        del self._locks[token]
         return lock
 
     def restore(self, token: bytes, lock: Lock[Held]) -> None:
@@ -121,8 +176,14 @@ class Locks(Generic[Held]):
 
     def _hold(self, token: bytes, lock: Lock[Held]) -> int:
         self._locks[token] = lock
+        if lock.is_pinned:
+            return lock.until_ms
         if len(self._ends) > 2 * len(self._locks) + _SLACK:
-            self._ends = [(held.until_ms, held.order, each) for each, held in self._locks.items()]
+            self._ends = [
+                (held.until_ms, held.order, each)
+                for each, held in self._locks.items()
+                if not held.is_pinned
+            ]
             heapq.heapify(self._ends)
         else:
             heapq.heappush(self._ends, (lock.until_ms, lock.order, token))

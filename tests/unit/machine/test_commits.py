@@ -485,3 +485,22 @@ def test_an_entity_without_transactions_has_nothing_of_them_in_its_snapshot() ->
         found = sections.decode_bare(inner[16:], kinds)
         assert (JournalSection.TRANSACTIONS in found) == is_there
         led.commit(1, outcomes=[completes(a_message())])
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_an_inquiry_ends_no_lock_on_a_later_copy(is_kept: bool) -> None:
+    """A message that was abandoned with changes comes for the first time: nobody asks for it."""
+    led = Led()
+    led.ask(5, a_message(1, generation=1))
+    if is_kept:
+        led = Led(blank_with(Decided.decode(led.decided.encode())))
+    assert verdict_in(led.commit(1, outcomes=[completes(a_message(1))]))[0] is REFUSED
+    assert verdict_in(led.commit(2, outcomes=[completes(a_message(1, 1))]))[0] is REFUSED
+    assert verdict_in(led.commit(3, outcomes=[completes(a_message(1, 2))]))[0] is COMMITTED
+
+
+def blank_with(kept: Decided) -> Memory:
+    """Return the memory of a leader that has read these decisions."""
+    memory = blank(is_partitioned=False)
+    memory.decided = kept
+    return memory

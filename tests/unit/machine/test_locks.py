@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bridge.machine.queue.locks import Lock, Locks
+from bridge.machine.queue.locks import LEFT_MIN_MS, Lock, Locks
 
 DURATION_MS = 5_000
 
@@ -77,6 +77,7 @@ class LocksAgainstADictionary(RuleBasedStateMachine):
         super().__init__()
         self.locks: Locks[int] = Locks()
         self.ends: dict[bytes, int] = {}
+        self.pinned: dict[bytes, int] = {}
         self.taken: dict[bytes, Lock[int]] = {}
         self.now_ms = 0
         self.serial = 0
@@ -121,18 +122,66 @@ class LocksAgainstADictionary(RuleBasedStateMachine):
     def restore(self, choice: st.DataObject) -> None:
         token = choice.draw(st.sampled_from(sorted(self.taken)))
         lock = self.taken.pop(token)
+        if lock.is_pinned:
+            lock.unpin(self.now_ms)
         self.locks.restore(token, lock)
         self.ends[token] = lock.until_ms
+
+    @precondition(lambda self: self.ends)
+    @rule(choice=st.data())
+    def pin(self, choice: st.DataObject) -> None:
+        token = choice.draw(st.sampled_from(sorted(self.ends)))
+        left_ms = self.ends[token] - self.now_ms
+        held = self.locks.pin(token, now_ms=self.now_ms)
+        assert held == (_serial(token) if left_ms > 0 else None)
+        if held is not None:
+            del self.ends[token]
+            self.pinned[token] = left_ms
+
+    @precondition(lambda self: self.pinned)
+    @rule(choice=st.data())
+    def unpin(self, choice: st.DataObject) -> None:
+        token = choice.draw(st.sampled_from(sorted(self.pinned)))
+        until_ms = self.locks.unpin(token, now_ms=self.now_ms)
+        assert until_ms == self.now_ms + max(self.pinned.pop(token), LEFT_MIN_MS)
+        assert self.locks.unpin(token, now_ms=self.now_ms) is None
+        self.ends[token] = until_ms
+
+    @precondition(lambda self: self.pinned)
+    @rule(choice=st.data(), duration_ms=st.integers(1, 3_000))
+    def renew_a_pinned_one(self, choice: st.DataObject, duration_ms: int) -> None:
+        token = choice.draw(st.sampled_from(sorted(self.pinned)))
+        until_ms = self.locks.renew(token, duration_ms=duration_ms, now_ms=self.now_ms)
+        assert until_ms == self.now_ms + duration_ms
+        self.pinned[token] = duration_ms
+
+    @precondition(lambda self: self.pinned)
+    @rule(choice=st.data())
+    def settle_a_pinned_one(self, choice: st.DataObject) -> None:
+        token = choice.draw(st.sampled_from(sorted(self.pinned)))
+        assert self.locks.release(token, now_ms=self.now_ms) is None
+        assert self.locks.pin(token, now_ms=self.now_ms) is None
+
+    @precondition(lambda self: self.pinned)
+    @rule(choice=st.data())
+    def take_a_pinned_one(self, choice: st.DataObject) -> None:
+        token = choice.draw(st.sampled_from(sorted(self.pinned)))
+        lock = self.locks.take_pinned(token)
+        assert lock is not None
+        assert self.locks.take_pinned(token) is None
+        self.taken[token] = lock
+        del self.pinned[token]
 
     @rule()
     def lose_even_ones(self) -> None:
         lost = self.locks.lose(lambda held: held % 2 == 0)
-        tokens = [token for token in self.ends if _serial(token) % 2 == 0]
+        tokens = [token for token in (*self.ends, *self.pinned) if _serial(token) % 2 == 0]
         assert lost == sorted(map(_serial, tokens))
         for token in tokens:
-            del self.ends[token]
+            self.ends.pop(token, None)
+            self.pinned.pop(token, None)
 
-    @rule(passed_ms=st.integers(1, 15))
+    @rule(passed_ms=st.integers(1, 15) | st.just(2_000))
     def time_passes(self, passed_ms: int) -> None:
         self.now_ms += passed_ms
 
@@ -153,7 +202,9 @@ class LocksAgainstADictionary(RuleBasedStateMachine):
         for token, until_ms in self.ends.items():
             held = self.locks.find(token, now_ms=self.now_ms)
             assert (held is not None) == (self.now_ms < until_ms)
-        assert len(self.locks) == len(self.ends)
+        for token in self.pinned:
+            assert self.locks.find(token, now_ms=self.now_ms) == _serial(token)
+        assert len(self.locks) == len(self.ends) + len(self.pinned)
 
 
 TestLocksAgainstADictionary = LocksAgainstADictionary.TestCase
