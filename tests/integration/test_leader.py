@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+import uuid
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -24,9 +27,11 @@ from bridge.sidecar.shared_connection import SharedConnection
 from bridge.sidecar.sidecar import Sidecar
 from bridge.topology import names
 from bridge.topology.entity_table import Changes
-from bridge.wire import headers, journal
+from bridge.wire import commits, headers, journal
 from bridge.wire.basic import Properties
-from tests.fixtures.sidecar import Rig
+from bridge.wire.commits import CommitContent, TransferredEnvelope
+from bridge.wire.envelope import Item
+from tests.fixtures.sidecar import BARE, Rig
 from tests.fixtures.waiting import until
 
 
@@ -237,5 +242,42 @@ async def test_little_of_a_backlog_is_on_its_way_at_a_time(
             await asyncio.sleep(0)  # a turn of the loop
             most = max(most, leader.in_flight.count if hasattr(leader, "in_flight") else 0)
     assert 0 < most <= 600
+    await leader.stop()
+    await living
+
+
+async def test_a_term_waits_for_a_queue_that_rabbitmq_does_not_make(
+    rig: Callable[..., Rig], connection: Connection, shared: SharedConnection
+) -> None:
+    """A queue of its name stands in the way, until an operator deletes it.
+
+    What is due comes meanwhile, health names what waits, and all that waited comes in its order.
+    """
+    orders = rig()
+    leader, living = await begin(orders, connection, shared)
+    await asyncio.to_thread(orders.take, 1)
+    transfers = names.transfer_queue(orders.queue.name)
+    orders.channel.queue_declare(transfers, durable=True)
+    due_ms = time.time_ns() // 1_000_000 + 5_000
+    await asyncio.to_thread(partial(orders.schedule, b"due", due_ms=due_ms))
+    content = CommitContent(
+        sends=[Item(BARE, b"b")], transfers=[TransferredEnvelope("other", b"one")]
+    )
+    orders.publish(
+        commits.encode(uuid.uuid4().bytes, content),
+        headers={"x-busbridge-kind": "envelope"},
+        delivery_mode=2,
+    )
+    orders.send(b"c")
+    await until(lambda: leader.waits.sentences())
+    (said,) = leader.waits.sentences()
+    assert f"RabbitMQ does not make {transfers!r}: 406 " in said
+    assert [each.body for each in await asyncio.to_thread(orders.take, 1)] == [b"due"]
+    assert orders.is_empty()
+    orders.channel.queue_delete(transfers)
+    assert [each.body for each in await asyncio.to_thread(orders.take, 2)] == [b"b", b"c"]
+    moved = await asyncio.to_thread(partial(orders.take, 1, queue=transfers))
+    assert [each.body for each in moved] == [b"one"]
+    assert (leader.meters.terms, leader.waits.sentences()) == (1, [])
     await leader.stop()
     await living

@@ -8,26 +8,21 @@ from __future__ import annotations
 from collections.abc import Collection, Coroutine
 from typing import Protocol
 
-from bridge.background.waits import Waits
-from bridge.broker.connection.pool import ConnectionLease
-from bridge.broker.queue_on_use import make_on_use
 from bridge.broker.ready_counts import queue_state
 from bridge.machine.inbox.arrival import Command, ImportCommand
 from bridge.machine.inbox.sequencer import Sequencer
-from bridge.topology import names, parts
+from bridge.sidecar.leader.awaited_queue import WaitingTerm, await_made
+from bridge.topology import parts
 from bridge.wire.gaps import OWN
 from bridge.wire.imported import DEFERRED
 
 MAKES = "the queue of deferred messages is being made, for messages that are imported"
 
 
-class ImportingTerm(Protocol):
+class ImportingTerm(WaitingTerm, Protocol):
     """The term that imports; see `leader.Leader`."""
 
-    name: str
-    waits: Waits
     sequencer: Sequencer
-    connection: ConnectionLease
 
     def start(self, work: Coroutine[None, None, None]) -> object:
         """Start work as a task of the term."""
@@ -69,16 +64,15 @@ class DeferredQueues:
     async def _make(self, needed: Collection[bytes]) -> None:
         """Make queues, and have the sequencer know how many messages they have already."""
         leader = self._leader
-        with leader.waits.begin(leader.name, MAKES):
-            for short in needed:
-                path = self._path_of(short)
-                if path is not None:
-                    queue = parts.deferred_queue(path)
-                    await make_on_use(leader.connection, queue, names.active_exchange(leader.name))
-                    with await leader.connection.channel() as channel:
-                        state = await queue_state(channel, queue.name)
-                    leader.sequencer.memory.imported.expect_deferred(short, state.messages)
-                self._made.add(short)
+        for short in needed:
+            path = self._path_of(short)
+            if path is not None:
+                queue = parts.deferred_queue(path)
+                await await_made(leader, queue, MAKES)
+                with await leader.connection.channel() as channel:
+                    state = await queue_state(channel, queue.name)
+                leader.sequencer.memory.imported.expect_deferred(short, state.messages)
+            self._made.add(short)
         self.is_on = False
         leader.go_on()
 

@@ -37,7 +37,6 @@ from bridge.broker.connection.delivery import Delivery
 from bridge.broker.connection.pool import ConnectionLease
 from bridge.broker.errors import AckLost, BrokerError, NotFound, PublishRefused
 from bridge.broker.handover import Acks
-from bridge.broker.queue_on_use import make_on_use
 from bridge.broker.ready_counts import queue_state
 from bridge.engine.clock import now_ms
 from bridge.machine.inbox import arrival
@@ -52,6 +51,7 @@ from bridge.machine.inbox.wheel import BucketKey
 from bridge.model.entity import SendEntity, Topic
 from bridge.sidecar.leader.accepted_ids import Segments, read_history
 from bridge.sidecar.leader.arrival_buffer import ArrivalBuffer
+from bridge.sidecar.leader.awaited_queue import await_made
 from bridge.sidecar.leader.buckets import Buckets
 from bridge.sidecar.leader.deferred_queues import DeferredQueues
 from bridge.sidecar.leader.in_flight import BEYOND, InFlight
@@ -182,7 +182,7 @@ class Leader:
         self._clock = clock
         self._made_again = made_again
         self._search = TargetSearch(self, looked)
-        self._transfers = TransferQueue(self, connection)
+        self._transfers = TransferQueue(self)
         self._deferred = DeferredQueues(self)
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -362,8 +362,7 @@ class Leader:
     async def _write_segment(self, publication: Publication, then: Callable[[], None]) -> None:
         """Publish a segment of the history, whose stream the first segment makes."""
         if not self._has_history:
-            exchange = names.active_exchange(self.name)
-            await make_on_use(self.connection, parts.history(self.name), exchange)
+            await await_made(self, parts.history(self.name), "the history is being made")
             self._has_history = True
         self.submit((publication,), then=then, site="sequencer.journal")
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Protocol
 
-from bridge.broker.connection.address import HasChannels
-from bridge.broker.queue_on_use import make_on_use
 from bridge.machine.inbox.arrival import Command, Commit, TransactionCommand
-from bridge.topology import names, parts
+from bridge.sidecar.leader.awaited_queue import WaitingTerm, await_made
+from bridge.topology import parts
+
+MAKES = "the transfer queue is being made, for messages of a transaction for other entities"
 
 
-class TransferringTerm(Protocol):
+class TransferringTerm(WaitingTerm, Protocol):
     """The term that carries out commits; see `leader.Leader`."""
-
-    name: str
 
     def start(self, work: Coroutine[None, None, None]) -> object:
         """Start work as a task of the term."""
@@ -29,9 +28,8 @@ class TransferQueue:
     A publish to a queue that is not there would end the term, and the next one by the same arrival.
     """
 
-    def __init__(self, leader: TransferringTerm, connection: HasChannels) -> None:
+    def __init__(self, leader: TransferringTerm) -> None:
         self._leader = leader
-        self._connection = connection
         self._is_there = False
         self._is_being_made = False
 
@@ -48,8 +46,6 @@ class TransferQueue:
         return True
 
     async def _make(self) -> None:
-        name = self._leader.name
-        queue = parts.transfer_queue(name)
-        await make_on_use(self._connection, queue, names.active_exchange(name))
+        await await_made(self._leader, parts.transfer_queue(self._leader.name), MAKES)
         self._is_there = True
         self._leader.go_on()
