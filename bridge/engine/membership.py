@@ -31,6 +31,7 @@ from bridge.engine.peers import Peers, Question
 from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.machine.inbox.standbys import DIGEST_BYTES, StandbyNotice, Standbys
 from bridge.model.errors import ServiceBusError
+from bridge.wire import commits
 from bridge.wire.basic import Table, text
 from bridge.wire.link_properties import IMPORT, RELAY_SOURCE, RELAY_SUBSCRIPTION
 from bridge.wire.own_operations import HOLD, MOVE_SCHEDULED_MESSAGES
@@ -58,10 +59,17 @@ RETURN_S = 5.0
 perhaps, and the others connect again, too, each with a queue of a new name."""
 
 FEATURES = frozenset(
-    {str(RELAY_SOURCE), str(RELAY_SUBSCRIPTION), str(IMPORT), HOLD, MOVE_SCHEDULED_MESSAGES}
+    {
+        str(RELAY_SOURCE),
+        str(RELAY_SUBSCRIPTION),
+        str(IMPORT),
+        HOLD,
+        MOVE_SCHEDULED_MESSAGES,
+        commits.FEATURE,
+    }
 )
 """What this version knows, and a leader of an older one does not: link properties and operations of
-`$management`, by their names."""
+`$management`, by their names, and transactions."""
 
 log = logging.getLogger(__name__)
 

@@ -25,6 +25,7 @@ from bridge.engine.administration.dead_letters_again import DeadLettersAgain
 from bridge.engine.administration.directory import Directory
 from bridge.engine.administration.disposal import Disposal
 from bridge.engine.administration.due_checks import DueChecks
+from bridge.engine.administration.first_transactions import FirstTransactions
 from bridge.engine.administration.notifications import (
     CHANGED,
     ENTITY_CHANGED,
@@ -59,10 +60,10 @@ from bridge.engine.counters import Counters
 from bridge.engine.counting import Counting
 from bridge.engine.deferral.entities import Deferral
 from bridge.engine.deferral.receiving import DeferredReceiving
+from bridge.engine.definition_followers import DefinitionFollowers, HoldFollowers
 from bridge.engine.forwarding.forwarder import Forwarder
 from bridge.engine.forwarding.forwarding import Forwarding
 from bridge.engine.held_entities import HeldEntities
-from bridge.engine.hold_followers import HoldFollowers
 from bridge.engine.leaving import Leaving
 from bridge.engine.membership import Membership
 from bridge.engine.numbered_locks import NumberedLocks
@@ -148,6 +149,7 @@ class RabbitNamespace:
         poison: the counts of input that could not be handled.
         reconciler: keeps RabbitMQ in line with the definitions.
         state: the engine's health.
+        transactional: awaited before the envelope of a commit: its entities may have transactions.
         findings: the features of Service Bus that this RabbitMQ lacks, by the last `apply`.
         transactions: the verbs of transactions, which are not offered.
     """
@@ -320,9 +322,11 @@ class RabbitNamespace:
             ),
             own.bind,
         )
-        self._administration.followed = HoldFollowers(
-            self._peers, bridges.others, self._administration.read
-        ).await_all
+        followers = DefinitionFollowers(self._peers, bridges.others, self._administration.read)
+        self._administration.followed = HoldFollowers(followers).await_all
+        self.transactional = FirstTransactions(
+            self._administration, self.directory.find, self.check_known, followers
+        )
         self._administration.on_changed += [
             self.reconciler.note,
             self._sending.note_changed,

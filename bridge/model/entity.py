@@ -131,6 +131,7 @@ class Queue:
             choose shards and partitions, and tell duplicates apart; it never changes. Entities that
             were made before ids were folded do not.
         held: the run of a migration that holds the entity (`model.availability`); "" for none.
+        transactional: whether it ever had a transaction; a topic, or that one of its subscriptions.
     """
 
     name: str
@@ -157,6 +158,7 @@ class Queue:
     updated_at: str = ""
     status_before: str = ""
     held: str = ""
+    transactional: bool = False
     auto_delete_on_idle_ms: int = MAX_MS
     enable_partitioning: bool = False
     enable_express: bool = False
@@ -208,6 +210,7 @@ class Subscription:
     updated_at: str = ""
     status_before: str = ""
     held: str = ""
+    transactional: bool = False
     auto_delete_on_idle_ms: int = MAX_MS
     rules: tuple[Rule, ...] = (DEFAULT_RULE,)
 
@@ -260,6 +263,7 @@ class Topic:
     updated_at: str = ""
     status_before: str = ""
     held: str = ""
+    transactional: bool = False
     auto_delete_on_idle_ms: int = MAX_MS
     enable_partitioning: bool = False
     enable_express: bool = False

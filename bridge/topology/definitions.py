@@ -7,8 +7,9 @@ field of a newer version has no effect; `unknown_fields` names it.
 
 The kind says, too, whether the entity folds session ids (`FOLDED`): to a bridge of a version that
 does not, such an entity is of no kind, and it neither numbers the entity's messages nor gives its
-sessions. So it is with an entity that is held (`HELD`), for a bridge that begins meanwhile: one
-that knew the entity before goes on with what it knew.
+sessions. So it is with an entity that ever had a transaction (`TRANSACTIONAL`), and with one that
+is held (`HELD`), for a bridge that begins meanwhile: one that knew the entity before goes on with
+what it knew.
 """
 
 from __future__ import annotations
@@ -44,14 +45,18 @@ _VHOST_LENGTH_MAX = 80
 FOLDED = " (session ids without case)"
 """Follows the kind of an entity that folds session ids."""
 
+TRANSACTIONAL = " (transactional)"
+"""Follows the kind of an entity that ever had a transaction."""
+
 HELD = " (held)"
 """Follows the kind of an entity that is held, last."""
 
 _PLAIN_KINDS = {kind.value.lower(): made for kind, made in MAKERS.items()}
 _KINDS = {
-    kind + folded + held: made
+    kind + folded + transactional + held: made
     for kind, made in _PLAIN_KINDS.items()
     for folded in ("", FOLDED)
+    for transactional in ("", TRANSACTIONAL)
     for held in ("", HELD)
 }
 _SPECIAL_KEYS = {
@@ -65,6 +70,7 @@ _WRITTEN_WHEN_GIVEN = frozenset(
         "updated_at",
         "status_before",
         "held",
+        "transactional",
         "has_empty_user_metadata",
         "forward_to_scheme",
         "forward_dead_letters_scheme",
@@ -175,14 +181,15 @@ def _with_times(wanted: model.Namespace, there: model.Namespace, made_at: str) -
 def with_origin(entity: EntityT, there: model.Entity) -> EntityT:
     """Return an entity with what the existing one (`there`) was made with.
 
-    That is its incarnation, its shard count, whether it folds session ids, its times, and who holds
-    it.
+    That is its incarnation, its shard count, whether it folds session ids, its times, who holds it,
+    and whether it had transactions.
     """
     made = dataclasses.replace(
         entity,
         incarnation=there.incarnation,
         folds_session_ids=there.folds_session_ids,
         held=there.held,
+        transactional=there.transactional,
         created_at=entity.created_at or there.created_at,
         updated_at=entity.updated_at or there.updated_at,
     )
@@ -265,6 +272,7 @@ def to_json(entity: model.Entity) -> Json:
     """
     kind = kind_of(entity).value.lower()
     kind += FOLDED if entity.folds_session_ids else ""
+    kind += TRANSACTIONAL if entity.transactional else ""
     kind += HELD if entity.held else ""
     form: Json = {"schema": SCHEMA, "kind": kind}
     for field, key, _ in _FIELDS[type(entity)]:
@@ -288,7 +296,7 @@ def from_json(form: Value | Mapping[str, Value]) -> model.Entity:
     if made is None:
         raise ArgumentError(f"{form.get('kind')!r} is no kind of entity.")
     try:
-        folds = kind.removesuffix(HELD).endswith(FOLDED)
+        folds = kind.removesuffix(HELD).removesuffix(TRANSACTIONAL).endswith(FOLDED)
         return made(**_arguments(made, form), folds_session_ids=folds)
     except TypeError as missing:
         raise ArgumentError(f"A definition of a {form['kind']} lacks a field: {missing}.") from None

@@ -25,6 +25,9 @@ from bridge.wire.envelope import SOURCE_BYTES, Item, MalformedEnvelope, Operatio
 from bridge.wire.journal import decode_numbers, encode_numbers
 from bridge.wire.sections import MalformedEntry
 
+FEATURE = "com.busbridge:transactions"
+"""The name of the feature that all bridges of a namespace with transactions know."""
+
 INQUIRY_BYTES = 8
 """So many first bytes of an inquiry's identity name it to a commit."""
 

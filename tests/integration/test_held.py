@@ -191,7 +191,7 @@ async def test_a_hold_says_that_a_bridge_does_not_follow_and_may_be_asked_again(
     door: Door, confirming: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bridge that gives no answer may give numbers still."""
-    monkeypatch.setattr("bridge.engine.hold_followers.FOLLOWED_S", 1.0)
+    monkeypatch.setattr("bridge.engine.definition_followers.FOLLOWED_S", 1.0)
     silent = names.bridge_queue(bytes(range(INSTANCE_BYTES)))
     declarations = confirming.declarations
     await declarations.declare_queue(silent, durable=False, exclusive=True, auto_delete=True)
