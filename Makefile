@@ -36,7 +36,9 @@ quick: ## Lint and the unit tests of what differs from main, in less than a minu
 	@docker/setup/python dev
 	@$(BIN)/python -m tests.quick $(ARGS)
 
-test: setup lint check-tests ## Set up what is missing, then format, lint, types, floors and all tests but those below
+test: setup ## Set up what is missing, then format, lint, types, floors and all tests but those below
+	@$(MAKE) --no-print-directory -j 2 lint compiled # each has one core
+	@$(MAKE) --no-print-directory check-tests
 
 # The tests of the compiled bridge.
 check-tests: compiled

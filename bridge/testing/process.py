@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from queue import Empty, Queue
 
 from bridge.broker.node.ports import Ports
+from bridge.testing.http_answers import http_answer
 
 READY_S = 120.0
 """Maximum time between two printed lines; a private RabbitMQ takes up to 13 s of that."""
@@ -127,9 +127,7 @@ class Bridge:
 
     def get(self, path: str) -> str:
         """Send a GET to the admin port; return the body of a 200."""
-        with urllib.request.urlopen(self.admin_url + path, timeout=120) as answer:
-            body: bytes = answer.read()
-        return body.decode()
+        return http_answer(self.admin_url + path).decode()
 
     def _end(self, number: signal.Signals, *, within_s: float) -> int:
         if self._process is None:

@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,6 +34,7 @@ from azure.servicebus import (
 
 from bridge.broker.node.ports import Ports
 from bridge.relay.running.watch import WATCH_S
+from bridge.testing.http_answers import http_answer
 from tests.acceptance.sdk import client_of, send, take
 from tests.brokers.certificates import make_certificates
 from tests.conformance.served import server_tls
@@ -211,8 +211,7 @@ class Operator:
             self._relay.wait(120)
 
     def _get(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._ports.numbers[0]}{path}") as answer:
-            return str(answer.read().decode())
+        return http_answer(f"http://127.0.0.1:{self._ports.numbers[0]}{path}").decode()
 
     def _is_ready(self) -> bool:
         assert self._relay is not None

@@ -27,6 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.broker.node.ports import Ports
 from bridge.model.access import sign
+from bridge.testing.http_answers import http_answer
 from bridge.topology.definitions import namespace_parameter_name
 from tests.acceptance.sdk import client_of, receive, send, take
 from tests.fixtures.bridge import Bridge, StartBridge, bridge_of
@@ -816,7 +817,7 @@ def test_the_log_tells_a_wrong_key_from_a_wrong_key_name(start_bridge: StartBrid
             f"SharedAccessSignature sr={resource}&sig={signature}&se={until_s}&skn={name}",
         )
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(asked, timeout=120)
+            http_answer(asked)
 
     eventually(lambda: len(refused(bridge)) == 4)
     places = f"sb://localhost:{bridge.port}/orders", f"{bridge.admin_url[7:]}/orders"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from bridge.broker.node.ports import Ports
+from bridge.testing.http_answers import http_answer
 from tests.conformance.door import KEY, RULE_NAME
 from tests.conformance.remote import texts
 from tests.conformance.served import gateway, queue_of
@@ -63,8 +63,7 @@ class Served:
 
     def _get(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}") as answer:
-                return answer.status, answer.read().decode()
+            return 200, http_answer(f"http://127.0.0.1:{self._port}{path}").decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
         except OSError:
