@@ -36,10 +36,10 @@ def test_a_refusal_that_nobody_closes_leaves_no_socket() -> None:
     serving.join()
     server.server_close()
     error = caught.value
-    assert (error.code, error.read()) == (503, b"wait a")
+    assert error.code == 503
     error.circle = error  # type: ignore[attr-defined]
     del caught, error
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         gc.collect()
-    assert not found
+    assert not [str(each.message) for each in found]
