@@ -1,4 +1,4 @@
-"""The engine's verb for migrations that import messages, as a protocol for gateways."""
+"""The engine's verbs for migrations that import, as protocols for gateways."""
 
 from __future__ import annotations
 
@@ -9,8 +9,37 @@ from bridge.message.envelopes import ImportedMessage
 from bridge.model.name import EntityPath
 
 
+class StateImportVerbs(Protocol):
+    """The verbs by which sessions keep their states; no session is locked by them."""
+
+    async def store(self, path: EntityPath, run: str, session_id: str, state: bytes | None) -> None:
+        """Store a session's state; `None` clears it. It may be stored already.
+
+        Args:
+            path: a queue or subscription that requires sessions.
+
+        Raises:
+            EntityConflict: the run does not hold the entity.
+            NotAllowed: the entity has no sessions.
+            ArgumentOutOfRange, MessageSizeExceeded: the id, or the state, is too large.
+            OperationTimeout: whether it is stored is unknown.
+            ServerBusy: it is not; or a bridge of the namespace cannot do it.
+        """
+
+    async def digests(self, path: EntityPath, run: str) -> list[tuple[str, bytes]]:
+        """Return the sessions that have a state, sorted, each with the state's SHA-256.
+
+        Raises:
+            EntityConflict, NotAllowed, ServerBusy, OperationTimeout: as `store`.
+        """
+
+
 class ImportVerbs(Protocol):
-    """The verb by which messages keep the numbers of another namespace."""
+    """The verbs by which messages and sessions keep what they had in another namespace."""
+
+    @property
+    def states(self) -> StateImportVerbs:
+        """The states of sessions."""
 
     def check(self, path: EntityPath, run: str) -> None:
         """Check that a run may import messages into an entity.

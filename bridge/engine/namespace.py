@@ -82,6 +82,7 @@ from bridge.engine.sending.sender import Sender
 from bridge.engine.services import Services
 from bridge.engine.sessions.accepting import Accepting
 from bridge.engine.sessions.deferred import DeferredLocks
+from bridge.engine.sessions.imported_states import ImportedStates
 from bridge.engine.settlement.hand_over import BridgeHandOver
 from bridge.engine.settlement.locks_anywhere import LocksAnywhere
 from bridge.engine.settlement.locktable import ProcessLocks
@@ -218,7 +219,6 @@ class RabbitNamespace:
 
         # The verbs.
         self._sending = Sending(services)
-        self.importing = Importing(self.directory, self._sending, self.check_known)
         self._deferral = Deferral(services)
         self._settling = Settling(services, self._deferral.defer)
         self._locks_anywhere = LocksAnywhere(
@@ -235,6 +235,10 @@ class RabbitNamespace:
             consumes_once=rabbitmq.consumes_once,
             bridges=bridges,
         )
+        states = ImportedStates(
+            self.directory.receive_entity, self._sessions.owners, self.check_known
+        )
+        self.importing = Importing(self.directory, self._sending, self.check_known, states)
         self.leaving = Leaving(self._locks, self._sessions.owners)
         self._receiving = Receiving(services, self._turn, self._usage.note_access)
         self._numbered = NumberedLocking(

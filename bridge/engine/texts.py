@@ -48,10 +48,6 @@ TOO_MANY_HOPS = (
     "This value is set to 4."
 )
 HEADERS_TOO_LARGE = "The size quota for this stream has been exceeded."
-NOT_HELD_BY = (
-    "Messaging entity '{path}' is not held by the migration '{run}': only the run that holds it "
-    "imports messages."
-)
 UNKNOWN_FEATURE = (
     "A bridge of an earlier version is in the namespace, which does not know '{feature}' and would "
     "not heed it: messages could be there twice, or go to others. Replace it."

@@ -8,7 +8,13 @@ would stand in between. A topic is held by itself, and each of its subscriptions
 from __future__ import annotations
 
 from bridge.model.entity import Entity
-from bridge.model.errors import ArgumentError, EntityDisabled, ServerBusy, ServiceBusError
+from bridge.model.errors import (
+    ArgumentError,
+    EntityConflict,
+    EntityDisabled,
+    ServerBusy,
+    ServiceBusError,
+)
 
 RUN_CHARACTERS_MAX = 64
 """The longest name of the run that holds an entity."""
@@ -44,6 +50,15 @@ def held_text(entity: Entity) -> str:
         f"Messaging entity '{entity.path}' is held by the migration '{entity.held}': it takes and "
         "gives no messages until that ends the hold. Try again later."
     )
+
+
+def check_held(entity: Entity, run: str) -> None:
+    """Raise EntityConflict unless this run holds the entity."""
+    if entity.held != run:
+        raise EntityConflict(
+            f"Messaging entity '{entity.path}' is not held by the migration '{run}': only the run "
+            "that holds it imports messages and states of sessions."
+        )
 
 
 def check_run(run: object) -> str:

@@ -279,6 +279,20 @@ class RemoteManagement:
         """End a run's hold of the entity, likewise; nothing changes when nobody holds it."""
         await self._ask(own_operations.RELEASE, {"run": run}, is_read=True)
 
+    async def import_session_state(self, run: str, session_id: str, state: bytes | None) -> None:
+        """Store a session's state, or clear it, while a run holds the entity (Manage)."""
+        body = {"run": run, "session-id": session_id, "session-state": state}
+        await self._ask(own_operations.IMPORT_SESSION_STATE, body, is_read=True)
+
+    async def session_state_digests(
+        self, run: str, skip: int = 0, top: int = 1000
+    ) -> dict[str, bytes]:
+        """Return a page of the sessions that have a state, each with its SHA-256; likewise."""
+        body = {"run": run, "skip": Int(skip), "top": Int(top)}
+        found = await self._ask(own_operations.SESSION_STATE_DIGESTS, body, is_read=True)
+        ids, digests = _items(found.get("sessions-ids")), _items(found.get("digests"))
+        return {str(each): bytes(digest) for each, digest in zip(ids, digests, strict=True)}
+
     async def close(self) -> None:
         """Detach the links to `$management`; the next operation attaches them again."""
         links, self._links = self._links, None

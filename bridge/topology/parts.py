@@ -62,6 +62,9 @@ DEFERRED_MAX = 60_000
 """Maximum number of deferred messages of an entity. One consumer holds all of them, a prefetch is
 65,535 at most, and requests in the same queue need a part of it."""
 
+SESSION_STATE_BYTES_MAX = 256 << 10
+"""The largest state of a session in Service Bus's Standard tier."""
+
 SESSION_STATES_MAX = 60_000
 """Maximum number of session states of one shard, for the same reason."""
 

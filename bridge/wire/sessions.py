@@ -22,6 +22,9 @@ In a bridge's own queue, each a field table with `do`, `path` and `shard`:
     session-check     session: refused unless a receiver holds the session
     session-state     session: answered with 1 and the state, or 0
     session-store     session, [state]: store the state, or without one clear it
+    session-import    session, run, [state]: the same for a migration's run, which holds the entity;
+                      no receiver holds the session
+    session-digests   run: answered with JSON, [session id, SHA-256 of its state as hex] of each
     session-list      after: answered with session ids as JSON, of states changed after this time,
                       or (-1) of all sessions
     session-delete    session, count, before: answered with the number of deleted messages
@@ -32,6 +35,7 @@ In a bridge's own queue, each a field table with `do`, `path` and `shard`:
 
 from __future__ import annotations
 
+import json
 from typing import cast
 
 from bridge.wire import headers
@@ -53,6 +57,8 @@ RENEW = "session-renew"
 CHECK = "session-check"
 GET_STATE = "session-state"
 STORE = "session-store"
+IMPORT_STATE = "session-import"
+DIGESTS = "session-digests"
 LIST = "session-list"
 DELETE = "session-delete"
 STAND_BY = "session-stand-by"
@@ -108,6 +114,16 @@ def encode_state(state: bytes | None) -> bytes:
 def decode_state(answer: bytes) -> bytes | None:
     """Return the state in an answer, or `None` when no state is stored."""
     return answer[1:] if answer[:1] == b"\x01" else None
+
+
+def encode_digests(found: list[tuple[str, bytes]]) -> bytes:
+    """Return a shard's answer: its sessions, sorted, each with the SHA-256 of its state."""
+    return json.dumps(sorted((each, digest.hex()) for each, digest in found)).encode()
+
+
+def decode_digests(answer: bytes) -> list[tuple[str, bytes]]:
+    """Return the sessions of a shard's answer, likewise."""
+    return [(str(each), bytes.fromhex(digest)) for each, digest in json.loads(answer)]
 
 
 def question(what: str, path: str, shard: int, fields: Table) -> Table:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bridge.commands.migration_copying import holds
+from bridge.engine.import_verbs import StateImportVerbs
 from bridge.message.envelopes import ImportedMessage
 from bridge.model.errors import (
     ArgumentOutOfRange,
@@ -42,6 +43,11 @@ class AnsweredImports(MemoryNamespace):
     def importing(self) -> AnsweredImports:
         """Itself."""
         return self
+
+    @property
+    def states(self) -> StateImportVerbs:
+        """There are messages only."""
+        raise NotImplementedError
 
     def check(self, path: EntityPath, run: str) -> None:
         """The run `run-1` holds the queue."""

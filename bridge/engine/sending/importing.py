@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from bridge.engine import texts
+from bridge.engine.import_verbs import StateImportVerbs
 from bridge.engine.sending.requests import Sending
 from bridge.message.envelopes import ImportedMessage
 from bridge.model import entity as model
-from bridge.model.errors import EntityConflict, EntityNotFound, NotAllowed
+from bridge.model.availability import check_held
+from bridge.model.errors import EntityNotFound, NotAllowed
 from bridge.model.name import EntityPath, short_id
 from bridge.topology.definitions import incarnation_of
 from bridge.wire.gaps import OWN
@@ -31,11 +33,19 @@ class Importing:
 
     Args:
         check_known: raises ServerBusy while a bridge of the namespace does not know a feature.
+
+    Attributes:
+        states: the states of sessions.
     """
 
     def __init__(
-        self, directory: KnownEntities, sending: Sending, check_known: Callable[[str], None]
+        self,
+        directory: KnownEntities,
+        sending: Sending,
+        check_known: Callable[[str], None],
+        states: StateImportVerbs,
     ) -> None:
+        self.states = states
         self._directory = directory
         self._sending = sending
         self._check_known = check_known
@@ -43,13 +53,13 @@ class Importing:
     def check(self, path: EntityPath, run: str) -> None:
         """Check that a run may import messages into an entity; see `ImportVerbs.check`."""
         self._check_known(IMPORT)
-        _check_held(self._directory.entity(path), run)
+        check_held(self._directory.entity(path), run)
 
     async def store(self, path: EntityPath, run: str, batch: Sequence[ImportedMessage]) -> None:
         """Store all messages or none; see `ImportVerbs.store`."""
         self._check_known(IMPORT)
         entity = self._directory.send_entity(path)
-        _check_held(entity, run)
+        check_held(entity, run)
         subscriptions = entity.subscriptions if isinstance(entity, model.Topic) else ()
         by_short = {short_id(incarnation_of(each)): each for each in subscriptions}
         for outgoing in batch:
@@ -58,7 +68,7 @@ class Importing:
             found = by_short.get(outgoing.imported.short)
             if found is None:
                 raise EntityNotFound(texts.not_found(entity.path))
-            _check_held(found, run)
+            check_held(found, run)
             if (
                 found.requires_session
                 and outgoing.session_id is None
@@ -66,8 +76,3 @@ class Importing:
             ):
                 raise NotAllowed(texts.SESSION_ID_MISSING)
         await self._sending.import_messages(entity, run, batch)
-
-
-def _check_held(entity: model.Entity, run: str) -> None:
-    if entity.held != run:
-        raise EntityConflict(texts.NOT_HELD_BY.format(path=entity.path, run=run))

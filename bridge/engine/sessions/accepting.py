@@ -18,6 +18,7 @@ from bridge.engine.api import Deliver, ReceiveMode, Undeliverable
 from bridge.engine.peers import Peers, Question
 from bridge.engine.services import Services
 from bridge.engine.sessions.acceptance import TURN, Acceptance
+from bridge.engine.sessions.bounds import check_session_id, check_state
 from bridge.engine.sessions.deferred import DeferredLocks
 from bridge.engine.sessions.events import Event, SessionLost, decode_event
 from bridge.engine.sessions.location import Local, Location, RemoteOwner
@@ -27,8 +28,6 @@ from bridge.engine.sessions.receiver import SessionReceiver
 from bridge.engine.sessions.remote import RemoteReceivers
 from bridge.model import entity as model
 from bridge.model.errors import (
-    ArgumentOutOfRange,
-    MessageSizeExceeded,
     OperationTimeout,
     ServerBusy,
     ServiceBusError,
@@ -40,15 +39,11 @@ from bridge.topology.entity_table import Changes
 from bridge.topology.shards import count_of, session_key, shard_of
 from bridge.wire import sessions as wire
 from bridge.wire.basic import Table, long, text
-from bridge.wire.mapping.inward import KEY_CHARACTERS_MAX
 from bridge.wire.reply import Done, encode_done
 from bridge.wire.sessions import Key
 
 SESSIONS = "session-"
 """The beginning of the names of questions between bridges about sessions."""
-
-STATE_BYTES_MAX = 256 << 10
-"""The largest state of a session in Service Bus's Standard tier."""
 
 ASKING_MAX = 64
 """The most receivers here that ask for an entity's next session, or for sessions of one shard, at a
@@ -147,11 +142,8 @@ class Accepting:
         timeout_s: float,
     ) -> SessionReceiver:
         """Lock a session and return its receiver; see `api.NamespaceVerbs.accept_session`."""
-        if session_id is not None and len(session_id) > KEY_CHARACTERS_MAX:
-            raise ArgumentOutOfRange(
-                f"The session id has {len(session_id)} characters; Service Bus takes "
-                f"{KEY_CHARACTERS_MAX} at most."
-            )
+        if session_id is not None:
+            check_session_id(session_id)
         try:
             async with asyncio.timeout(timeout_s):
                 async with self._line(queue, session_id):
@@ -233,10 +225,7 @@ class Accepting:
 
     async def store(self, queue: model.ReceiveEntity, session_id: str, state: bytes | None) -> None:
         """Store a session's state; `None` clears it."""
-        if state is not None and len(state) > STATE_BYTES_MAX:
-            raise MessageSizeExceeded(
-                texts.state_too_large(queue.path, len(state), STATE_BYTES_MAX)
-            )
+        check_state(queue.path, state)
         fields: Table = {} if state is None else {"state": ("x", state)}
         await self._ask(wire.STORE, queue, session_id, fields)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 
+from bridge.background.slices import in_slices
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.sessions.deletion import delete
 from bridge.engine.sessions.owner import SessionOwner
-from bridge.model.errors import ServerBusy
+from bridge.model.availability import check_held
+from bridge.model.errors import ServerBusy, SessionLockLost
 from bridge.model.session_id import fold
 from bridge.wire import sessions as wire
 from bridge.wire.basic import Table
@@ -20,7 +23,8 @@ async def answer(owner: SessionOwner, what: str, question: Table) -> Done:
     """Carry out a request about a session, or list the sessions.
 
     Raises:
-        SessionLockLost: no receiver holds the session.
+        SessionLockLost: no receiver holds the session, or this process does not own it.
+        EntityConflict: a migration's run does not hold the entity.
         ServerBusy, OperationTimeout: RabbitMQ refuses, or does not answer now.
     """
     try:
@@ -39,7 +43,13 @@ async def _answer(owner: SessionOwner, what: str, question: Table) -> Done:
         if after_ms < 0:
             ids |= {fold(each): each for each in machine.ids}
         return Done(content=json.dumps(sorted(ids.values())).encode())
+    if what == wire.DIGESTS:
+        return Done(content=wire.encode_digests(await _digests(owner)))
     session_id = string(question, "session")
+    if what == wire.IMPORT_STATE:
+        run = string(question, "run")
+        await stored.store(session_id, _state_in(question), lambda: check_held(messages.queue, run))
+        return Done()
     if what == wire.RENEW:
         return Done((messages.renew(session_id),))
     if what == wire.DELETE:
@@ -50,6 +60,24 @@ async def _answer(owner: SessionOwner, what: str, question: Table) -> Done:
     if what == wire.GET_STATE:
         return Done(content=wire.encode_state(stored.states.value_of(session_id)))
     if what == wire.STORE:
-        state = content(question, "state") if "state" in question else None
-        await stored.store(session_id, state)
+        await stored.store(session_id, _state_in(question))
     return Done()
+
+
+def _state_in(question: Table) -> bytes | None:
+    return content(question, "state") if "state" in question else None
+
+
+async def _digests(owner: SessionOwner) -> list[tuple[str, bytes]]:
+    """Return the SHA-256 of each state; raises SessionLockLost when this is no owner any more."""
+    states = owner.stored.states
+    digests = (
+        (session_id, sha256(state).digest())
+        for session_id in states.ids()
+        if (state := states.value_of(session_id)) is not None
+    )
+    was_ready = owner.is_ready
+    found = await in_slices(digests)
+    if not (was_ready and owner.is_ready):
+        raise SessionLockLost(texts.SESSION_LOCK_LOST)
+    return found

@@ -7,6 +7,7 @@ one session are made one after the other.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -54,8 +55,16 @@ class StoredStates:
         """Whether a state is published, and not delivered yet."""
         return bool(self._coming)
 
-    async def store(self, session_id: str, state: bytes | None) -> None:
+    async def store(
+        self,
+        session_id: str,
+        state: bytes | None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """Store a session's state; `None` clears it. Of two calls the later one counts.
+
+        Args:
+            check: called in the turn in which the state is changed; what it raises is raised.
 
         Raises:
             ServerBusy, BrokerError: the state is unchanged.
@@ -68,6 +77,7 @@ class StoredStates:
         async with change:
             if channel is None or channel is not self._ownership.channel:
                 raise SessionLockLost(texts.SESSION_LOCK_LOST)
+            check()
             if state is None:
                 await self._clear(session_id, channel)
             else:

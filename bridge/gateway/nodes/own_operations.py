@@ -111,5 +111,11 @@ OWN_OPERATIONS: Final[dict[str, NodeOperation]] = {
     own_operations.LOCK_MESSAGES: NodeOperation(Right.LISTEN, _lock_messages, shows_messages=True),
     own_operations.RELEASE_MESSAGES: NodeOperation(Right.LISTEN, _release_messages),
     own_operations.MOVE_SCHEDULED_MESSAGES: NodeOperation(Right.SEND, _move_scheduled_messages),
+    own_operations.IMPORT_SESSION_STATE: NodeOperation(
+        Right.MANAGE, session_operations.import_session_state
+    ),
+    own_operations.SESSION_STATE_DIGESTS: NodeOperation(
+        Right.MANAGE, session_operations.session_state_digests
+    ),
 }
 """Operation -> right and function."""

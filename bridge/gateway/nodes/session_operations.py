@@ -8,6 +8,7 @@ from typing import Any, Final
 from bridge.engine import texts as engine_texts
 from bridge.engine.api import NamespaceVerbs
 from bridge.gateway.client.client import Client
+from bridge.model.availability import check_run
 from bridge.model.errors import (
     ArgumentError,
     NotAllowed,
@@ -117,11 +118,39 @@ async def set_session_state(namespace: NamespaceVerbs, path: EntityPath, body: B
     The Go client sends nil as no bytes, and expects nil back.
     """
     session_id = _named(namespace, path, body)
+    await namespace.set_session_state(path, session_id, _state_of(body))
+    return {}
+
+
+def _state_of(body: Body) -> bytes | None:
     state = body.get("session-state")
     if state is not None and not isinstance(state, bytes):
         raise ArgumentError("'session-state' must be a binary or null.")
-    await namespace.set_session_state(path, session_id, state or None)
+    return state or None
+
+
+async def import_session_state(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
+    """Set a session's state for the run of a migration, as `set_session_state` does."""
+    run, session_id = check_run(body.get("run")), _named(namespace, path, body)
+    await namespace.importing.states.store(path, run, session_id, _state_of(body))
     return {}
+
+
+async def session_state_digests(
+    namespace: NamespaceVerbs, path: EntityPath, body: Body
+) -> Body | None:
+    """Return a page of the sessions that have a state, each with the state's SHA-256."""
+    run = check_run(body.get("run"))
+    check_entity(namespace, path)
+    skip = _count(body, "skip", 0)
+    top = min(_count(body, "top", LISTED_MAX), LISTED_MAX)
+    found = (await namespace.importing.states.digests(path, run))[skip : skip + top]
+    if not found:
+        return None
+    return {
+        "sessions-ids": Array("string", tuple(session_id for session_id, _ in found)),
+        "digests": Array("binary", tuple(digest for _, digest in found)),
+    }
 
 
 async def get_message_sessions(
