@@ -3,7 +3,8 @@
 A client whose connection ends while it works on a message is given the message again, at another
 bridge, and works on it twice; a session processor of .NET does not even come back. So a client that
 has messages keeps its connection, on which it settles, renews and sends, and gets no more; it is
-told to go when it has settled all. Who has nothing is told to go at once.
+told to go when it has settled all, and discharged its transactions. Who has nothing is told to go
+at once.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Departures:
             if not connection.is_leaving:
                 connection.is_leaving = True
                 connection.links.leave()
-            if connection.links.have_locked(self._is_locked):
+            transactions = connection.transactions
+            is_busy = transactions is not None and transactions.is_busy
+            if is_busy or connection.links.have_locked(self._is_locked):
                 self._quiet_since_s.pop(connection, None)
                 is_waiting = True
                 continue

@@ -41,10 +41,12 @@ class MemoryNamespace:
 
     Attributes:
         sent_bytes_max: the largest message of a queue without a limit of its own.
+        transactions: the verbs of transactions, unless there are none.
     """
 
     def __init__(self, *definitions: model.Queue) -> None:
         self.sent_bytes_max = 262_144
+        self.transactions: TransactionVerbs | None = None
         self._queues: dict[tuple[str, SubQueue], MemoryQueue] = {}
         self._storing = asyncio.Lock()
         self._sends: set[asyncio.Task[None]] = set()
@@ -65,11 +67,6 @@ class MemoryNamespace:
         raise NotImplementedHere("There are queues only.")
 
     @property
-    def transactions(self) -> TransactionVerbs | None:
-        """There are none."""
-        return None
-
-    @property
     def importing(self) -> ImportVerbs:
         """Nothing is imported here."""
         raise NotImplementedHere("There is nothing to import.")
@@ -79,7 +76,7 @@ class MemoryNamespace:
         for queue in self._queues.values():
             queue.forget()
 
-    def _queue(self, path: EntityPath) -> MemoryQueue:
+    def queue(self, path: EntityPath) -> MemoryQueue:
         queue = self._queues.get((path.key, path.sub_queue))
         if queue is None:
             raise EntityNotFound(f"The messaging entity '{path}' could not be found.")
@@ -87,7 +84,7 @@ class MemoryNamespace:
 
     def entity(self, path: EntityPath) -> model.Queue:
         """Return a queue's definition."""
-        return self._queue(path).definition
+        return self.queue(path).definition
 
     receive_entity = entity
 
@@ -124,7 +121,7 @@ class MemoryNamespace:
 
     async def send(self, path: EntityPath, batch: Sequence[Outgoing]) -> None:
         """Store messages."""
-        queue = self._queue(path)
+        queue = self.queue(path)
         if queue.definition.requires_session and any(each.session_id is None for each in batch):
             raise NotAllowed("The SessionId was not set on a message.")
         async with self._storing:
@@ -140,7 +137,7 @@ class MemoryNamespace:
         self, path: EntityPath, batch: Sequence[Outgoing], moved: Sequence[int] | None = None
     ) -> list[int]:
         """Store messages for later."""
-        queue = self._queue(path)
+        queue = self.queue(path)
         queue.cancel(moved or ())
         numbers = []
         async with self._storing:
@@ -152,7 +149,7 @@ class MemoryNamespace:
 
     async def cancel_scheduled(self, path: EntityPath, numbers: Sequence[int]) -> None:
         """Forget scheduled messages."""
-        self._queue(path).cancel(numbers)
+        self.queue(path).cancel(numbers)
 
     def check_known(self, feature: str) -> None:
         """There are no other bridges."""
@@ -161,7 +158,7 @@ class MemoryNamespace:
         self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]
     ) -> MemoryReceiver:
         """Return a receiver without credit."""
-        return MemoryReceiver(self._queue(path), mode, deliver)
+        return MemoryReceiver(self.queue(path), mode, deliver)
 
     async def receive_deferred(
         self,
@@ -177,7 +174,7 @@ class MemoryNamespace:
         self, path: EntityPath, start: int, count: int, session_id: str | None = None
     ) -> list[Received]:
         """Return what is available or locked, from a number on."""
-        queue = self._queue(path)
+        queue = self.queue(path)
         there = [*queue.active, *(stored for stored, _ in queue.locked.values())]
         return [
             Received(
@@ -205,7 +202,7 @@ class MemoryNamespace:
         return await sessions.accept(session_id, mode, deliver, on_lost, timeout_s)
 
     def _sessions(self, path: EntityPath) -> MemorySessions:
-        queue = self._queue(path)
+        queue = self.queue(path)
         if not isinstance(queue, MemorySessions):
             raise NotAllowed(f"'{path}' requires no sessions.")
         return queue
@@ -232,14 +229,14 @@ class MemoryNamespace:
 
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
         """End a lock."""
-        self._queue(path).settle(lock_token, disposition)
+        self.queue(path).settle(lock_token, disposition)
 
     def begin_settling(
         self, path: EntityPath, lock_token: UUID, disposition: Disposition, done: OnSettled
     ) -> None:
         """End a lock."""
         try:
-            self._queue(path).settle(lock_token, disposition)
+            self.queue(path).settle(lock_token, disposition)
         except ServiceBusError as error:
             done(error)
         else:
@@ -250,4 +247,4 @@ class MemoryNamespace:
 
     async def renew_locks(self, path: EntityPath, lock_tokens: Sequence[UUID]) -> list[int]:
         """Lengthen locks."""
-        return self._queue(path).renew(lock_tokens)
+        return self.queue(path).renew(lock_tokens)

@@ -103,6 +103,7 @@ class MemoryQueue:
         self.dead_letters = dead_letters
         self.active: list[Stored] = []
         self.locked: dict[UUID, tuple[Stored, asyncio.TimerHandle]] = {}
+        self.pinned: dict[UUID, float] = {}
         self.scheduled: dict[int, tuple[Outgoing, asyncio.TimerHandle]] = {}
         self.waiting: deque[MemoryReceiver] = deque()
         self.last_number = 0
@@ -192,10 +193,24 @@ class MemoryQueue:
             table[headers.DEAD_LETTER_ERROR_DESCRIPTION] = text(why.description)
         self.dead_letters.enqueue(merge_properties(stored.record, table))
 
+    def pin(self, token: UUID) -> None:
+        """Keep a lock until it is released: neither time nor a settlement ends it."""
+        held = self.locked.get(token)
+        if held is None or token in self.pinned:
+            raise MessageLockLost(LOCK_LOST)
+        self.pinned[token] = held[1].when() - self._loop.time()
+        held[1].cancel()
+
+    def unpin(self, token: UUID) -> None:
+        """Let a lock go on."""
+        left_s = max(self.pinned.pop(token), 1.0)
+        stored, _ = self.locked[token]
+        self.locked[token] = stored, self._loop.call_later(left_s, self._on_lock_end, token)
+
     def settle(self, token: UUID, disposition: Disposition) -> None:
         """End a lock."""
         held = self.locked.get(token)
-        if held is None:
+        if held is None or token in self.pinned:
             raise MessageLockLost(LOCK_LOST)
         if isinstance(disposition, Defer):
             raise NotImplementedHere("Deferral is not implemented.")
@@ -224,7 +239,8 @@ class MemoryQueue:
         for token in tokens:
             stored, timer = self.locked[token]
             timer.cancel()
-            self.locked[token] = (stored, self._timer(token))
+            if token not in self.pinned:
+                self.locked[token] = (stored, self._timer(token))
         until_ms = int(time.time() * 1000) + self.definition.lock_duration_ms
         return [until_ms] * len(tokens)
 

@@ -100,4 +100,4 @@ def connections_of(served: Gateway) -> list[ClientConnection]:
 def queue_of(served: Gateway) -> MemoryQueue:
     """Return the queue behind a gateway."""
     assert isinstance(served.connections.namespace, MemoryNamespace)
-    return served.connections.namespace._queue(Q)
+    return served.connections.namespace.queue(Q)

@@ -22,6 +22,7 @@ from bridge.wire.mapping.common_values import Form
 
 if TYPE_CHECKING:
     from bridge.gateway.client.links import Links
+    from bridge.gateway.transactions.connection_transactions import ConnectionTransactions
 
 
 class Starved(Protocol):
@@ -59,6 +60,7 @@ class Client(Protocol):
         sessions: the Service Bus sessions that the client holds, by entity key and session key.
         starved: receiving links that wait for the client to read.
         is_leaving: the client gets no more messages and sessions; see `Departures`.
+        transactions: the client's transactions; `None` before its first coordinator.
     """
 
     namespace: NamespaceVerbs
@@ -74,6 +76,7 @@ class Client(Protocol):
     sessions: dict[tuple[str, SessionKey], SessionHolder]
     starved: dict[Starved, None]
     is_leaving: bool
+    transactions: ConnectionTransactions | None
 
     @property
     def is_python_sdk(self) -> bool:

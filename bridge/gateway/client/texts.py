@@ -18,6 +18,9 @@ SESSIONS_ARE_EXCLUSIVE = (
 TRANSACTIONS_NOT_HERE = (
     "Transactions are not implemented here: send, receive and settle messages outside of one."
 )
+NOT_IN_TRANSACTIONS = (
+    "The operation '{name}' is not implemented in a transaction: ask for it outside of one."
+)
 DYNAMIC_NOT_HERE = (
     "A dynamic source or target is not implemented: create an entity by the administration API."
 )

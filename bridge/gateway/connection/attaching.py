@@ -22,7 +22,7 @@ from bridge.gateway.links.relaying import (
 )
 from bridge.gateway.links.sending import SendingLink
 from bridge.gateway.links.sessions import SessionLink, wants_session
-from bridge.gateway.nodes import cbs, management
+from bridge.gateway.nodes import cbs, management, requests
 from bridge.gateway.nodes.coordinator import CoordinatorLink
 from bridge.gateway.nodes.request_links import REQUEST_BYTES_MAX, RequestLink
 from bridge.machine.amqp10.link import IncomingLink, OutgoingLink
@@ -53,12 +53,17 @@ def attach(client: Client, link: IncomingLink | OutgoingLink) -> None:
             return
         path = parse_path(address)
         entity = str(path)
+        transactions = client.transactions
         if path.is_management:
             _attach_management(client, link, path)
         elif isinstance(link, IncomingLink):
             _attach_sender(client, link, path)
         else:
+            if transactions is not None:
+                transactions.check_receiver(link, path)
             _attach_receiver(client, link, path)
+        if transactions is not None:
+            transactions.link_attached(link, path)
     except ServiceBusError as error:
         refuse(client, link, entity, error)
 
@@ -78,7 +83,7 @@ def _attach_management(client: Client, link: IncomingLink | OutgoingLink, path: 
     node = str(path).lower() + management.SUFFIX
     if isinstance(link, IncomingLink):
         credit = client.settings.request_credit
-        describe = partial(management.describe, path)
+        describe = partial(requests.describe, path)
         handler = management.handler(path)
         RequestLink(client, link, node, credit, handler, describe, limit_bytes)
     else:

@@ -21,6 +21,7 @@ from bridge.gateway.client.work import Work
 from bridge.gateway.connection.authentication import Authentication
 from bridge.gateway.connection.link_events import LinkEvents
 from bridge.gateway.connection.reader import ConnectionReader
+from bridge.gateway.transactions.connection_transactions import ConnectionTransactions
 from bridge.machine.amqp10.endpoint import AmqpEndpoint, ConnectionState
 from bridge.machine.amqp10.events import Closed, Event, Opened, SaslChosen
 from bridge.machine.amqp10.faults import (
@@ -75,6 +76,7 @@ class ClientConnection(ConnectionReader):
         self.sessions: dict[tuple[str, SessionKey], SessionHolder] = {}
         self.starved: dict[Starved, None] = {}
         self.is_leaving = False
+        self.transactions: ConnectionTransactions | None = None
         self.log = ClientLog(self._timers)
         self.work = Work(self._loop, self._on_failed)
         self._endpoint = AmqpEndpoint(
@@ -181,6 +183,7 @@ class ClientConnection(ConnectionReader):
         """Release all resources of a client that is gone."""
         for event in self._endpoint.lost():
             self._on_event(event)
+        self._roll_back()
         self.log.end_minute()
         self._timers.cancel_all()
         self._transport = self._writer = None
@@ -215,7 +218,7 @@ class ClientConnection(ConnectionReader):
                     break
         except Exception:
             self.log.exception("connection.failed")
-            self.links.forget_all()  # or the links would go on taking messages for nobody
+            self._forget_links()  # or the links would go on taking messages for nobody
             self._is_over = True
             endpoint.close(INTERNAL_ERROR, texts.FAILED_CONNECTION)
             self._timers.set("linger", LINGER_S, self.abort)
@@ -323,13 +326,21 @@ class ClientConnection(ConnectionReader):
 
     def close(self, condition: str | None = None, description: str = "") -> None:
         """Close the connection, with an error or without."""
-        self.links.forget_all()
+        self._forget_links()
         self._is_over = True
         self._endpoint.close(condition, description)
         self.flush()
         self._go_on()
         if self._transport is not None:
             self._timers.set("linger", LINGER_S, self._transport.abort)
+
+    def _forget_links(self) -> None:
+        self.links.forget_all()
+        self._roll_back()
+
+    def _roll_back(self) -> None:
+        if self.transactions is not None:
+            self.transactions.close()
 
     def end(self, reason: ConnectionEnd, condition: str, description: str) -> None:
         if not self._is_over:

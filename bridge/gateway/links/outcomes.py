@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.engine.api import Abandon, Complete, DeadLetter, Defer, Disposition, Release
-from bridge.gateway.client import texts
-from bridge.model.errors import ArgumentError, NotImplementedHere
+from bridge.model.errors import ArgumentError
 from bridge.wire.amqp10.errors import EncodeError
 from bridge.wire.amqp10.performatives import (
     Accepted,
@@ -15,7 +14,6 @@ from bridge.wire.amqp10.performatives import (
     Outcome,
     Rejected,
     Released,
-    TransactionalState,
 )
 from bridge.wire.amqp10.writing import encode
 from bridge.wire.basic import Table
@@ -30,7 +28,6 @@ def disposition_of(outcome: Any) -> tuple[Disposition, Outcome]:
 
     Raises:
         ArgumentError: Service Bus has no such outcome.
-        NotImplementedHere: the outcome is part of a transaction.
     """
     match outcome:
         case Accepted():
@@ -45,8 +42,6 @@ def disposition_of(outcome: Any) -> tuple[Disposition, Outcome]:
             return Abandon(properties=changes(outcome.message_annotations)), done
         case Rejected():
             return _dead_letter(outcome.error), Rejected()
-        case TransactionalState():
-            raise NotImplementedHere(texts.TRANSACTIONS_NOT_HERE)
         case _:
             raise ArgumentError(f"{outcome!r} is no outcome.")
 

@@ -17,6 +17,7 @@ from bridge.gateway.client.client import Client
 from bridge.gateway.client.links import EntityLink
 from bridge.gateway.links.messages import message_of
 from bridge.gateway.links.outcomes import disposition_of
+from bridge.gateway.transactions.settlements import begin_settlements
 from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
 from bridge.machine.amqp10.faults import make_error
 from bridge.machine.amqp10.link import OutgoingDelivery, OutgoingLink
@@ -25,7 +26,7 @@ from bridge.model.entity import Right
 from bridge.model.errors import NotAllowed, ServiceBusError
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath
-from bridge.wire.amqp10.performatives import Rejected
+from bridge.wire.amqp10.performatives import Rejected, TransactionalState
 
 _NUMBER_MASK = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -226,10 +227,13 @@ class ReceivingLink(EntityLink):
 
     def on_outcome(self, event: OutcomeArrived) -> None:
         """Settle the client's deliveries in order; answer each when its message is settled."""
+        if isinstance(event.outcome, TransactionalState):
+            begin_settlements(self, event, event.outcome)
+            return
         try:
             disposition, done = disposition_of(event.outcome)
         except ServiceBusError as error:
-            self._confirm(event, self._rejected(error))
+            self._confirm(event, self.rejected(error))
             return
         for delivery in event.deliveries:
             self._settle(event, delivery, disposition, done)
@@ -240,7 +244,7 @@ class ReceivingLink(EntityLink):
         def on_settled(error: ServiceBusError | None) -> None:
             self.client.work.count(-1)
             try:
-                outcome = done if error is None else self._rejected(error)
+                outcome = done if error is None else self.rejected(error)
                 if not event.is_settled:
                     self.link.session.settle_outgoing(delivery, outcome)
                     self.client.flush_soon()
@@ -252,7 +256,8 @@ class ReceivingLink(EntityLink):
         self.client.work.count(1)
         self.client.namespace.begin_settling(self.path, token, disposition, on_settled)
 
-    def _rejected(self, error: ServiceBusError) -> Rejected:
+    def rejected(self, error: ServiceBusError) -> Rejected:
+        """Return the outcome that tells an error; it is logged."""
         self.client.log.info("settle.refused", entity=str(self.path), reason=str(error))
         return Rejected(make_error(*self.client.describe(error, str(self.path))))
 

@@ -15,14 +15,16 @@ from typing import Any
 from bridge.gateway.client import texts
 from bridge.gateway.client.client import Client
 from bridge.gateway.links.sending import MESSAGE_ID_BYTES, SendingLink
+from bridge.machine.amqp10.events import MessageArrived
 from bridge.machine.amqp10.link import IncomingLink
 from bridge.message.envelopes import Outgoing, RelayedCopy
 from bridge.model.entity import Right
-from bridge.model.errors import InvalidField
+from bridge.model.errors import InvalidField, NotImplementedHere
 from bridge.model.name import EntityPath, parse_path, short_id
 from bridge.topology.definitions import incarnation_of
 from bridge.wire import relay_source
 from bridge.wire.amqp10.message import batch_messages
+from bridge.wire.amqp10.performatives import TransactionalState
 from bridge.wire.link_properties import RELAY_SOURCE, RELAY_SUBSCRIPTION
 from bridge.wire.mapping.inward import record_from_message
 from bridge.wire.mapping.relayed import without_source
@@ -106,6 +108,9 @@ class RelayingLink(SendingLink):
             (self._copy, self._copies),
             said,
         )
+
+    def _operate(self, event: MessageArrived, state: TransactionalState) -> None:
+        self.done(event, self.rejected(NotImplementedHere(texts.TRANSACTIONS_NOT_HERE)))
 
     def _copy(self, raw: bytes) -> Outgoing:
         """Return one encoded message in the engine's form.

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from bridge.engine.texts import too_large
-from bridge.gateway.client import texts
 from bridge.gateway.client.client import Client
 from bridge.gateway.client.links import EntityLink
+from bridge.gateway.transactions.sends import begin_send
 from bridge.machine.amqp10.events import MessageArrived
 from bridge.machine.amqp10.faults import DECODE_ERROR, make_error
 from bridge.machine.amqp10.link import IncomingLink
@@ -19,7 +19,6 @@ from bridge.message.envelopes import Outgoing
 from bridge.model.entity import Right
 from bridge.model.errors import (
     MessageSizeExceeded,
-    NotImplementedHere,
     OperationTimeout,
     ServiceBusError,
 )
@@ -133,14 +132,33 @@ class SendingLink(EntityLink):
     def on_message(self, event: MessageArrived) -> None:
         """Take a message or a batch; the engine's answer becomes the outcome."""
         self._under_way += 1
-        is_large = event.message_format == BATCH_FORMAT and len(event.payload) > AT_ONCE_BYTES
-        if not is_large and not self._unread:
+        if isinstance(event.state, TransactionalState):
+            self._operate(event, event.state)
+            return
+        if not self.is_large(event) and not self._unread:
             self._take(event)
             return
         self._unread.append(event)
         self.client.unconfirmed.count(len(event.payload))
         if len(self._unread) == 1:
             self.client.links.spawn(self.link, self._read_in_order())
+
+    def is_large(self, event: MessageArrived) -> bool:
+        """Whether an event brings a batch that is to be decoded in slices."""
+        return event.message_format == BATCH_FORMAT and len(event.payload) > AT_ONCE_BYTES
+
+    def read(self, event: MessageArrived) -> Iterator[Outgoing]:
+        """Yield the message of an event, or those of its batch.
+
+        Raises:
+            MappingError, DecodeError, ServiceBusError: as `outgoing_each`.
+        """
+        if event.message_format == BATCH_FORMAT:
+            return self._read_each(event.payload)
+        return iter((self._read_one(event.payload),))
+
+    def _operate(self, event: MessageArrived, state: TransactionalState) -> None:
+        begin_send(self, event, state)
 
     async def _read_in_order(self) -> None:
         """Decode a large batch in slices, then the messages behind it: the order stays."""
@@ -192,16 +210,20 @@ class SendingLink(EntityLink):
             raise
 
     def _is_taken(self, event: MessageArrived) -> bool:
-        """Refuse what is part of a transaction, and a batch that is too large."""
+        """Refuse a batch that is too large."""
+        try:
+            self.check_size(event)
+        except MessageSizeExceeded as error:
+            self._refuse(event, error)
+            return False
+        return True
+
+    def check_size(self, event: MessageArrived) -> None:
+        """Raise MessageSizeExceeded for a batch that is too large."""
         size_bytes = len(event.payload)
-        if isinstance(event.state, TransactionalState):
-            self._refuse(event, NotImplementedHere(texts.TRANSACTIONS_NOT_HERE))
-        elif event.message_format == BATCH_FORMAT and size_bytes > self._batch_bytes_max:
+        if event.message_format == BATCH_FORMAT and size_bytes > self._batch_bytes_max:
             text = too_large(str(self.path), size_bytes, self._batch_bytes_max)
-            self._refuse(event, MessageSizeExceeded(text))
-        else:
-            return True
-        return False
+            raise MessageSizeExceeded(text)
 
     def _count(self, event: MessageArrived, sign: int) -> None:
         """Count a message whose outcome is not known yet, or (-1) no longer."""
@@ -212,7 +234,7 @@ class SendingLink(EntityLink):
         self._count(event, -1)
         try:
             if error is None:
-                self._done(event, _ACCEPTED)
+                self.done(event, _ACCEPTED)
             elif isinstance(error, OperationTimeout):
                 self._on_unknown(event, error)
             else:
@@ -234,16 +256,18 @@ class SendingLink(EntityLink):
 
     def _refuse(self, event: MessageArrived, error: Exception) -> None:
         if isinstance(error, ServiceBusError):
-            outcome = self._rejected(error)
+            outcome = self.rejected(error)
         else:
             outcome = Rejected(make_error(DECODE_ERROR, str(error)))
-        self._done(event, outcome)
+        self.done(event, outcome)
 
-    def _rejected(self, error: ServiceBusError) -> Rejected:
+    def rejected(self, error: ServiceBusError) -> Rejected:
+        """Return the outcome that tells an error; it is logged."""
         self.client.log.info("send.refused", entity=str(self.path), reason=str(error))
         return Rejected(make_error(*self.client.describe(error, str(self.path))))
 
-    def _done(self, event: MessageArrived, outcome: Any) -> None:
+    def done(self, event: MessageArrived, outcome: Any) -> None:
+        """Write the outcome of a message that came."""
         self._under_way -= 1
         if not event.is_settled and self.link.is_open:
             self.link.settle(event.delivery_id, outcome)

@@ -10,34 +10,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bridge.background.slices import in_slices
 from bridge.engine import texts as engine_texts
-from bridge.engine.api import (
-    Abandon,
-    Complete,
-    DeadLetter,
-    Defer,
-    Disposition,
-    NamespaceVerbs,
-    ReceiveMode,
-)
+from bridge.engine.api import NamespaceVerbs, ReceiveMode
 from bridge.engine.clock import now_ms
 from bridge.gateway.client import texts
 from bridge.gateway.links.messages import peeked_entry, received_entry
-from bridge.gateway.links.outcomes import changes
 from bridge.gateway.nodes import rules, session_operations
 from bridge.gateway.nodes.node_operation import (
     ITEMS_MAX,
     Body,
     Deleting,
     NodeOperation,
+    body_disposition,
     is_long,
     items_of,
     numbers_of,
     release_all,
     scheduled_in,
-    text_of,
     tokens_of,
 )
 from bridge.gateway.nodes.own_operations import OWN_OPERATIONS
+from bridge.gateway.nodes.requests import body_of, describe, refuse, succeeded
+from bridge.gateway.nodes.transacted_requests import READS, TransactedRequest, refusal_of_read
 from bridge.model.duration import instant_text
 from bridge.model.entity import Right, Subscription, Topic
 from bridge.model.errors import (
@@ -49,7 +42,7 @@ from bridge.model.errors import (
     ServiceBusError,
 )
 from bridge.model.name import EntityPath, SubQueue
-from bridge.wire.amqp10.types import Array, Int, Symbol
+from bridge.wire.amqp10.types import Array, Int
 from bridge.wire.mapping.common_values import Form
 
 if TYPE_CHECKING:
@@ -158,27 +151,8 @@ def _has_sessions(namespace: NamespaceVerbs, path: EntityPath) -> bool:
     return session_operations.requires_session(namespace, path)
 
 
-def _disposition(body: Body) -> Disposition:
-    modified = body.get("properties-to-modify")
-    match body.get("disposition-status"):
-        case "completed":
-            return Complete()
-        case "abandoned":
-            return Abandon(properties=changes(modified))
-        case "defered":  # sic: the service's own spelling
-            return Defer(properties=changes(modified))
-        case "suspended":
-            return DeadLetter(
-                reason=text_of(body, "deadletter-reason"),
-                description=text_of(body, "deadletter-description"),
-                properties=changes(modified),
-            )
-        case other:
-            raise ArgumentError(f"'disposition-status' is {other!r}.")
-
-
 async def _update_disposition(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
-    disposition = _disposition(body)
+    disposition = body_disposition(body)
     for count, token in enumerate(tokens_of(body), 1):
         await namespace.settle(path, token, disposition)
         if count % SETTLED_AT_ONCE == 0:
@@ -245,31 +219,35 @@ def handler(path: EntityPath) -> Callable[[RequestLink, LinkRequest], None]:
     """Return the handler for requests to an entity's node."""
 
     def on_request(link: RequestLink, request: LinkRequest) -> None:
-        link.client.links.spawn(link.link, _answer(link, path, request))
+        if request.txn_id is None:
+            link.client.links.spawn(link.link, _answer(link, path, request))
+        else:
+            _answer_in_transaction(link, path, request)
 
     return on_request
 
 
+def _answer_in_transaction(link: RequestLink, path: EntityPath, request: LinkRequest) -> None:
+    text = str(request.message.application_properties.get("operation"))
+    name = text.removeprefix(_PREFIX)
+    if name not in READS:
+        operation = OPERATIONS.get(name)
+        TransactedRequest(link, path, request, text, operation).begin()
+        return
+    refused = refusal_of_read(link, request)
+    if refused is None:
+        link.client.links.spawn(link.link, _answer(link, path, request))
+    else:
+        refuse(link, path, request, refused)
+
+
 async def _answer(link: RequestLink, path: EntityPath, request: LinkRequest) -> None:
     client = link.client
-    message = request.message
-    fields = message.application_properties
-    properties: dict[str, Any] = {"statusCode": Int(200), "statusDescription": "OK"}
-    tracking_id = fields.get("com.microsoft:tracking-id")
-    if isinstance(tracking_id, str):
-        properties["com.microsoft:tracking-id"] = tracking_id
+    properties = succeeded(request)
     value: Body | Deleting | None = None
     try:
-        if request.in_transaction:
-            raise NotImplementedHere(texts.TRANSACTIONS_NOT_HERE)
-        operation = _operation(fields.get("operation"))
-        client.grants.require(operation.right, path)
-        if not isinstance(message.value, dict):
-            raise ArgumentError("The body of the request is no map.")
-        body = message.value
-        if operation.in_session:
-            link_name = fields.get("associated-link-name")
-            body = session_operations.of_holder(client, path, body, link_name)
+        operation = _operation(request.message.application_properties.get("operation"))
+        body = body_of(link, path, request, operation)
         more = (client.form,) if operation.shows_messages else ()
         value = await operation.run(client.namespace, path, body, *more)
         if value is None:
@@ -295,14 +273,3 @@ def _operation(name: Any) -> NodeOperation:
     if operation is None:
         raise NotImplementedHere(f"The operation {text!r} is not implemented.")
     return operation
-
-
-def describe(path: EntityPath, link: RequestLink, error: ServiceBusError) -> dict[str, Any]:
-    """Return the application properties of a reply that says what was wrong with the request."""
-    condition, description = link.client.describe(error, str(path))
-    link.client.log.info("management.refused", entity=str(path), reason=str(error))
-    return {
-        "statusCode": Int(error.status),
-        "statusDescription": description,
-        "errorCondition": Symbol(condition),
-    }

@@ -7,8 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from bridge.engine.api import Complete, NamespaceVerbs, Received, Release
+from bridge.engine.api import (
+    Abandon,
+    Complete,
+    DeadLetter,
+    Defer,
+    Disposition,
+    NamespaceVerbs,
+    Received,
+    Release,
+)
 from bridge.gateway.client.client import Client
+from bridge.gateway.links.outcomes import changes
 from bridge.gateway.links.sending import outgoing
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import Right
@@ -133,3 +143,23 @@ def release_all(namespace: NamespaceVerbs, path: EntityPath, received: Sequence[
     for each in received:
         if each.lock_token is not None:
             namespace.begin_settling(path, each.lock_token, Release(), lambda error: None)
+
+
+def body_disposition(body: Body) -> Disposition:
+    """Return what a request wants to become of locked messages."""
+    modified = body.get("properties-to-modify")
+    match body.get("disposition-status"):
+        case "completed":
+            return Complete()
+        case "abandoned":
+            return Abandon(properties=changes(modified))
+        case "defered":  # sic: the service's own spelling
+            return Defer(properties=changes(modified))
+        case "suspended":
+            return DeadLetter(
+                reason=text_of(body, "deadletter-reason"),
+                description=text_of(body, "deadletter-description"),
+                properties=changes(modified),
+            )
+        case other:
+            raise ArgumentError(f"'disposition-status' is {other!r}.")

@@ -41,13 +41,13 @@ class LinkRequest:
     Attributes:
         size_bytes: the size of the encoded message.
         key: what its copies share with it; `None` if copies cannot be told from other requests.
-        in_transaction: the client wants it carried out when a transaction is committed.
+        txn_id: the transaction with whose commit the client wants it carried out; `None` for none.
     """
 
     message: AmqpMessage
     size_bytes: int
     key: Key | None
-    in_transaction: bool
+    txn_id: bytes | None
 
 
 Handler = Callable[["RequestLink", LinkRequest], None]
@@ -104,15 +104,18 @@ class RequestLink:
                 self.link.settle(event.delivery_id, rejected)
             self.top_up()
             return
+        txn_id = event.state.txn_id if isinstance(event.state, TransactionalState) else None
         if not event.is_settled:
-            self.link.settle(event.delivery_id, Accepted())
+            accepted = Accepted()
+            state = accepted if txn_id is None else TransactionalState(txn_id, accepted)
+            self.link.settle(event.delivery_id, state)
         self._under_way += 1
         self.client.unconfirmed.count(len(event.payload))
         request = LinkRequest(
             message,
             len(event.payload),
             self._key(message, event.payload),
-            isinstance(event.state, TransactionalState),
+            txn_id,
         )
         known = self.client.known_requests
         arrival = RequestArrival.FIRST if request.key is None else known.arrive(request.key)

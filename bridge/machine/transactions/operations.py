@@ -65,3 +65,9 @@ class TransactedOperation:
     size_bytes: int = 0
     found: Any = None
     transaction: Transaction | None = None
+
+    def end_check(self) -> Transaction:
+        """Note that the check of the operation has ended; return its transaction."""
+        assert self.transaction is not None
+        self.transaction.pending.remove(self)
+        return self.transaction

@@ -88,6 +88,14 @@ class Transactions:
         """Return how many transactions are not discharged, or not answered yet."""
         return len(self._open) + len(self._asked)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a transaction has operations, or its commit is not answered."""
+        return bool(self._asked) or any(each.operations for each in self._open.values())
+
+    def __contains__(self, txn_id: bytes) -> bool:
+        return txn_id in self._open
+
     def __repr__(self) -> str:
         return f"<Transactions open={len(self._open)} asked={len(self._asked)}>"
 
@@ -226,7 +234,7 @@ class Transactions:
             size_bytes: its size in the commit, if that is known only now.
             message_count: its messages, if they were counted only now, as those of a large batch.
         """
-        transaction = _settle_check(operation)
+        transaction = operation.end_check()
         operation.found = found
         if transaction.is_over:
             refused: ServiceBusError | None = refusals.ended()
@@ -245,7 +253,7 @@ class Transactions:
 
     def refused(self, operation: TransactedOperation, error: ServiceBusError) -> None:
         """Note that an operation was refused when it was checked: it has pinned nothing."""
-        self._refuse_checked(_settle_check(operation), operation, error)
+        self._refuse_checked(operation.end_check(), operation, error)
 
     def _measure(
         self,
@@ -389,10 +397,3 @@ class Transactions:
 
     def _forget(self, transaction: Transaction) -> None:
         del self._open[transaction.id]
-
-
-def _settle_check(operation: TransactedOperation) -> Transaction:
-    transaction = operation.transaction
-    assert transaction is not None
-    transaction.pending.remove(operation)
-    return transaction

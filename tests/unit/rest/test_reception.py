@@ -60,7 +60,7 @@ class KeepingNamespace(MemoryNamespace):
         self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]
     ) -> MemoryReceiver:
         """Return a receiver without credit."""
-        return KeepingReceiver(self._queue(path), mode, deliver)
+        return KeepingReceiver(self.queue(path), mode, deliver)
 
 
 @dataclass
@@ -105,7 +105,7 @@ STEPS = st.lists(
 async def run(steps: list[tuple]) -> None:
     """Take the steps, end all requests, and count."""
     space = KeepingNamespace(Queue(name="q", lock_duration_ms=300_000))
-    queue = space._queue(Q)
+    queue = space.queue(Q)
     clients: list[Client] = []
     sent = 0
     for step in steps:
@@ -159,7 +159,7 @@ def test_each_message_is_with_one_client_or_waits(steps: list[tuple]) -> None:
 async def test_a_message_of_an_entity_that_was_deleted_meanwhile_is_not_taken() -> None:
     """It stays where it was, and the request has the error of a missing entity."""
     space = KeepingNamespace(Queue(name="q", lock_duration_ms=300_000))
-    queue = space._queue(Q)
+    queue = space.queue(Q)
     reception = Reception(space, Q, ReceiveMode.PEEK_LOCK, lambda: None)
     leaving = asyncio.get_running_loop().create_future()
     waiting = asyncio.create_task(reception.message(60.0, leaving))

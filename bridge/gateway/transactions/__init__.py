@@ -1,0 +1,1 @@
+"""Transactions of clients: their operations, checked and committed by the engine."""
