@@ -221,7 +221,7 @@ async def test_what_is_settled_as_settled_comes_again_after_a_refused_commit() -
         it.settle(txn_id, second, settled=True)
         condition, text = await it.refusal(it.discharge(txn_id))
         assert condition == "amqp:transaction:rollback"
-        assert "too large" in text
+        assert "exceeds the limit" in text
         await it.until_active("q", 2)
 
 
@@ -580,3 +580,33 @@ async def test_junk_at_a_coordinator_and_a_settled_declare() -> None:
             it.peer.transfer(COORDINATOR, DECLARE, settled=True)
             txn_id = await it.declare()
             await it.commit(txn_id)
+
+
+async def test_what_comes_on_a_link_that_has_ended_dooms() -> None:
+    """The bridge ends links by itself; what is under way then gets no answer."""
+    async with transacting(stored=1) as it:
+        txn_id = await it.declare()
+        transfer = await it.receive()
+        (connection,) = connections_of(it.served)
+        for link in list(connection.links._alive):
+            link.link.detach("amqp:link:detach-forced", "For a test.")
+            connection.links.forget(link)
+        it.send(txn_id, b"x", settled=True)
+        condition, text = await it.refusal(it.discharge(txn_id))
+        assert condition == "amqp:transaction:rollback"
+        assert "has ended" in text
+        txn_id = await it.declare()
+        it.settle(txn_id, transfer, settled=True)
+        condition, text = await it.refusal(it.discharge(txn_id))
+        assert condition == "amqp:transaction:rollback"
+        assert "its link ended" in text
+
+
+async def test_a_request_that_cannot_be_read_dooms() -> None:
+    """It has no reply: nobody knows whom to tell."""
+    async with transacting() as it:
+        await it.peer.manage("q", "com.microsoft:peek-message", {})  # attaches the links
+        txn_id = await it.declare()
+        it.peer.transfer(MANAGEMENT_OUT, b"junk", state=TransactionalState(txn_id))
+        condition, _ = await it.refusal(it.discharge(txn_id))
+        assert condition == "amqp:transaction:rollback"

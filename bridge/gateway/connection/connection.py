@@ -23,14 +23,14 @@ from bridge.gateway.connection.link_events import LinkEvents
 from bridge.gateway.connection.reader import ConnectionReader
 from bridge.gateway.transactions.connection_transactions import ConnectionTransactions
 from bridge.machine.amqp10.endpoint import AmqpEndpoint, ConnectionState
-from bridge.machine.amqp10.events import Closed, Event, Opened, SaslChosen
+from bridge.machine.amqp10.events import Closed, Event, Opened, OperationMissed, SaslChosen
 from bridge.machine.amqp10.faults import (
     CONNECTION_FORCED,
     INTERNAL_ERROR,
     RESOURCE_LIMIT_EXCEEDED,
 )
 from bridge.machine.amqp10.known_requests import KnownRequests
-from bridge.model.errors import ServiceBusError
+from bridge.model.errors import NotAllowed, ServiceBusError
 from bridge.socket_writer import SocketWriter
 from bridge.topology.shards import SessionKey
 from bridge.wire.mapping.common_values import ALL, GO, PYTHON, Form
@@ -376,6 +376,9 @@ class ClientConnection(ConnectionReader):
                 if event.is_fault and not self._is_over:
                     self.authentication.note_fault()
                 self.log.info("connection.closed", error=event.error)
+            case OperationMissed():
+                if self.transactions is not None:
+                    self.transactions.doom(event.txn_id, NotAllowed(event.reason))
 
 
 def _ms(loop: asyncio.AbstractEventLoop) -> int:

@@ -24,6 +24,7 @@ from bridge.machine.amqp10.events import (
     MessageRefused,
     MessageWritten,
     Opened,
+    OperationMissed,
     OutcomeArrived,
     SaslChosen,
 )
@@ -58,7 +59,7 @@ class LinkEvents:
     def on_event(self, event: Event) -> None:
         """Pass an event to its link, or to the connection."""
         match event:
-            case SaslChosen() | Opened() | Closed():
+            case SaslChosen() | Opened() | Closed() | OperationMissed():
                 self._on_own(event)
             case _:
                 try:

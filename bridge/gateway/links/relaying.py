@@ -110,7 +110,10 @@ class RelayingLink(SendingLink):
         )
 
     def _operate(self, event: MessageArrived, state: TransactionalState) -> None:
-        self.done(event, self.rejected(NotImplementedHere(texts.TRANSACTIONS_NOT_HERE)))
+        refused = NotImplementedHere(texts.TRANSACTIONS_NOT_HERE)
+        if self.client.transactions is not None:
+            self.client.transactions.doom(state.txn_id, refused)
+        self.done(event, self.rejected(refused))
 
     def _copy(self, raw: bytes) -> Outgoing:
         """Return one encoded message in the engine's form.

@@ -16,7 +16,7 @@ from bridge.machine.amqp10.events import MessageArrived
 from bridge.machine.amqp10.faults import DECODE_ERROR, make_error
 from bridge.machine.amqp10.known_requests import Key, RequestArrival
 from bridge.machine.amqp10.link import IncomingLink
-from bridge.model.errors import NotAllowed, ServiceBusError
+from bridge.model.errors import ArgumentError, NotAllowed, ServiceBusError
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.message import AmqpMessage, decode_message, encode_message
 from bridge.wire.amqp10.performatives import (
@@ -96,15 +96,17 @@ class RequestLink:
 
     def on_message(self, event: MessageArrived) -> None:
         """Accept a request as a message; its answer is another message."""
+        txn_id = event.state.txn_id if isinstance(event.state, TransactionalState) else None
         try:
             message = decode_message(event.payload)
         except DecodeError as error:
+            if txn_id is not None and self.client.transactions is not None:
+                self.client.transactions.doom(txn_id, ArgumentError(str(error)))
             if not event.is_settled:
                 rejected = Rejected(make_error(DECODE_ERROR, str(error)))
                 self.link.settle(event.delivery_id, rejected)
             self.top_up()
             return
-        txn_id = event.state.txn_id if isinstance(event.state, TransactionalState) else None
         if not event.is_settled:
             accepted = Accepted()
             state = accepted if txn_id is None else TransactionalState(txn_id, accepted)

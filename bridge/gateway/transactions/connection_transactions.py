@@ -219,6 +219,10 @@ class ConnectionTransactions:
         self._machine.operate(link.session, txn_id, operation, self._now_ms())
         self._carry_out()
 
+    def doom(self, txn_id: bytes, error: ServiceBusError) -> None:
+        """Keep a transaction from being committed: something of it cannot be carried out."""
+        self._machine.doom(txn_id, error)
+
     def coordinator_closed(self, coordinator: CoordinatorLink) -> None:
         """Roll back what a coordinator has not discharged: its link has ended."""
         self._machine.coordinator_closed(coordinator)

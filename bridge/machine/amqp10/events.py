@@ -67,6 +67,17 @@ class MessageRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class OperationMissed:
+    """Something that the peer made part of a transaction has come too late, or was too large.
+
+    Its delivery is not there, or its link has ended: no other event tells of it.
+    """
+
+    txn_id: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CreditChanged:
     """The peer changed the credit of a link on which we send.
 
@@ -136,6 +147,7 @@ Event = (
     | LinkDetached
     | MessageArrived
     | MessageRefused
+    | OperationMissed
     | CreditChanged
     | MessageWritten
     | OutcomeArrived

@@ -237,7 +237,7 @@ class IncomingLink(Link):
         self._drop_parts()
         assert first.delivery_id is not None
         if is_too_large:
-            self._refuse_too_large(first.delivery_id, size, limit, is_settled=is_settled)
+            self._refuse_too_large(first, size, is_settled=is_settled)
             return
         self.session.events.append(
             MessageArrived(
@@ -266,18 +266,18 @@ class IncomingLink(Link):
                 f"{endpoint.limits.held_bytes_max} is the most.",
             )
 
-    def _refuse_too_large(
-        self, delivery_id: int, size: int, limit: int, *, is_settled: bool
-    ) -> None:
+    def _refuse_too_large(self, first: Transfer, size: int, *, is_settled: bool) -> None:
         """Reject a skipped message that was too large; a settled message ends the link."""
         fault = LinkFault(
             MESSAGE_SIZE_EXCEEDED,
-            f"The received message (delivery-id:{delivery_id}, size:{size} bytes) exceeds the "
-            f"limit ({limit} bytes) currently allowed on the link.",
+            f"The received message (delivery-id:{first.delivery_id}, size:{size} bytes) "
+            f"exceeds the limit ({self._limit} bytes) currently allowed on the link.",
         )
+        self.session.note_missed(first.state, str(fault))
         if is_settled:
             raise fault
-        self.settle(delivery_id, Rejected(fault.error))
+        assert first.delivery_id is not None
+        self.settle(first.delivery_id, Rejected(fault.error))
         self.session.events.append(MessageRefused(self))
 
     def _drop_payload(self) -> None:

@@ -12,7 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from bridge.machine.amqp10 import serial
-from bridge.machine.amqp10.events import LinkAttached, LinkDetached, MessageWritten, OutcomeArrived
+from bridge.machine.amqp10.events import (
+    LinkAttached,
+    LinkDetached,
+    MessageWritten,
+    OperationMissed,
+    OutcomeArrived,
+)
 from bridge.machine.amqp10.faults import (
     FRAMING_ERROR,
     HANDLE_IN_USE,
@@ -45,6 +51,7 @@ from bridge.wire.amqp10.performatives import (
     Error,
     Flow,
     Received,
+    TransactionalState,
     Transfer,
 )
 
@@ -217,9 +224,12 @@ class AmqpSession:
             raise SessionFault(
                 UNATTACHED_HANDLE, f"The link at handle {transfer.handle} takes no transfers."
             )
+        if not link.is_open and transfer.state is not None:
+            self.note_missed(transfer.state, f"The link {link.name!r} has ended.")
         try:
             link.on_transfer(transfer, payload)
         except LinkFault as fault:
+            self.note_missed(transfer.state, str(fault))
             self.detach(link, fault.error)
             self.events.append(LinkDetached(link))
         if self._incoming_window <= self.endpoint.limits.incoming_window // 2:
@@ -243,6 +253,8 @@ class AmqpSession:
                 self._forget_delivery(delivery)
         if disposition.state is None:
             return
+        if len(deliveries) <= serial.distance(first, last):
+            self.note_missed(disposition.state, "A message was settled already, or its link ended.")
         by_link: dict[OutgoingLink, list[OutgoingDelivery]] = {}
         for delivery in deliveries:
             by_link.setdefault(delivery.link, []).append(delivery)
@@ -286,6 +298,11 @@ class AmqpSession:
         if not self.is_ended:
             self.write(End())
         self.close_links()
+
+    def note_missed(self, state: Any, reason: str) -> None:
+        """Tell that something in the state of a transaction is not carried out."""
+        if isinstance(state, TransactionalState):
+            self.events.append(OperationMissed(state.txn_id, reason))
 
     # -- calls of the owner
 

@@ -42,3 +42,8 @@ class Transaction:
     def __repr__(self) -> str:
         state = "over" if self.is_over else "asked" if self.is_asked else "open"
         return f"<Transaction {self.id.hex()} {state} operations={len(self.operations)}>"
+
+    def fail(self, error: ServiceBusError) -> None:
+        """Keep the transaction from being committed; the first error is its reason."""
+        if self.doom is None and not self.is_over:
+            self.doom = error

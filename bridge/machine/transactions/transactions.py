@@ -136,7 +136,7 @@ class Transactions:
         transaction.is_discharged = True
         if is_failed:
             self._roll_back(transaction)
-            self._forget(transaction)
+            del self._open[transaction.id]
             self.due.append(Answer(asker, Accepted()))
         else:
             self._go_on(transaction)
@@ -146,7 +146,7 @@ class Transactions:
         for transaction in list(self._open.values()):
             if transaction.coordinator == coordinator:
                 self._roll_back(transaction)
-                self._forget(transaction)
+                del self._open[transaction.id]
         for transaction in self._asked.values():
             if transaction.coordinator == coordinator:
                 transaction.coordinator = None
@@ -158,7 +158,7 @@ class Transactions:
         """
         for transaction in list(self._open.values()):
             self._roll_back(transaction)
-            self._forget(transaction)
+            del self._open[transaction.id]
         for transaction in self._asked.values():
             transaction.coordinator = None
         self.sessions.clear()
@@ -178,7 +178,7 @@ class Transactions:
             transaction.ends_ms = now_ms + self._timeout_ms
         refused = self._refusal(transaction, session, operation)
         if refused is not None:
-            self._doom(transaction, refused)
+            transaction.fail(refused)
             self.due.append(Refuse(operation.asker, txn_id, refused))
             return
         size_bytes = operation.size_bytes + OPERATION_BYTES
@@ -280,7 +280,7 @@ class Transactions:
         self.due.append(Refuse(operation.asker, transaction.id, error))
         if not transaction.is_over:
             self._drop(transaction, operation)
-            self._doom(transaction, error)
+            transaction.fail(error)
             self._go_on(transaction)
 
     def lost(self, operation: TransactedOperation, error: ServiceBusError) -> None:
@@ -293,8 +293,14 @@ class Transactions:
             return
         if operation in transaction.operations and operation not in transaction.pending:
             self._drop(transaction, operation)
-            self._doom(transaction, error)
+            transaction.fail(error)
             self._go_on(transaction)
+
+    def doom(self, txn_id: bytes, error: ServiceBusError) -> None:
+        """Keep a transaction from being committed: what was to be part of it has not come."""
+        transaction = self._open.get(txn_id)
+        if transaction is not None:
+            transaction.fail(error)
 
     # Commits.
 
@@ -345,10 +351,6 @@ class Transactions:
 
     # Ends.
 
-    def _doom(self, transaction: Transaction, error: ServiceBusError) -> None:
-        if transaction.doom is None and not transaction.is_over:
-            transaction.doom = error
-
     def _go_on(self, transaction: Transaction) -> None:
         """Commit a transaction that is discharged, if nothing is left to be waited for."""
         if not transaction.is_discharged:
@@ -358,20 +360,20 @@ class Transactions:
         elif transaction.doom is not None:
             doom = transaction.doom
             self._roll_back(transaction)
-            self._forget(transaction)
+            del self._open[transaction.id]
             self.due.append(Refuse(transaction.discharger, None, refusals.rolled_back(doom)))
         elif not transaction.operations:
-            self._forget(transaction)
+            del self._open[transaction.id]
             self.due.append(Answer(transaction.discharger, Accepted()))
         elif not transaction.pending:
-            self._forget(transaction)
+            del self._open[transaction.id]
             self._asked[transaction.id] = transaction
             transaction.is_asked = True
             operations = tuple(transaction.operations)
             self.due.append(AskForCommit(transaction.id, transaction.entity, operations))
 
     def _refuse_late(self, transaction: Transaction) -> None:
-        self._forget(transaction)
+        del self._open[transaction.id]
         error = refusals.late_discharge(transaction.id, self._timeout_ms)
         self.due.append(Refuse(transaction.discharger, None, error))
 
@@ -394,6 +396,3 @@ class Transactions:
         size_bytes = operation.size_bytes + OPERATION_BYTES
         transaction.size_bytes -= size_bytes
         self._held_bytes -= size_bytes
-
-    def _forget(self, transaction: Transaction) -> None:
-        del self._open[transaction.id]
