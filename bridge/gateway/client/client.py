@@ -22,7 +22,7 @@ from bridge.wire.mapping.common_values import Form
 
 if TYPE_CHECKING:
     from bridge.gateway.client.links import Links
-    from bridge.gateway.transactions.connection_transactions import ConnectionTransactions
+    from bridge.gateway.client.connection_transactions import ConnectionTransactions
 
 
 class Starved(Protocol):

@@ -21,7 +21,7 @@ from bridge.gateway.client.work import Work
 from bridge.gateway.connection.authentication import Authentication
 from bridge.gateway.connection.link_events import LinkEvents
 from bridge.gateway.connection.reader import ConnectionReader
-from bridge.gateway.transactions.connection_transactions import ConnectionTransactions
+from bridge.gateway.client.connection_transactions import ConnectionTransactions
 from bridge.machine.amqp10.endpoint import AmqpEndpoint, ConnectionState
 from bridge.machine.amqp10.events import Closed, Event, Opened, OperationMissed, SaslChosen
 from bridge.machine.amqp10.faults import (

@@ -17,7 +17,7 @@ from bridge.gateway.client.client import Client
 from bridge.gateway.client.links import EntityLink
 from bridge.gateway.links.messages import message_of
 from bridge.gateway.links.outcomes import disposition_of
-from bridge.gateway.transactions.settlements import begin_settlements
+from bridge.gateway.links.transacted_settlements import begin_settlements
 from bridge.machine.amqp10.events import CreditChanged, OutcomeArrived
 from bridge.machine.amqp10.faults import make_error
 from bridge.machine.amqp10.link import OutgoingDelivery, OutgoingLink

@@ -11,7 +11,7 @@ from typing import Any
 from bridge.engine.texts import too_large
 from bridge.gateway.client.client import Client
 from bridge.gateway.client.links import EntityLink
-from bridge.gateway.transactions.sends import begin_send
+from bridge.gateway.links.transacted_sends import begin_send
 from bridge.machine.amqp10.events import MessageArrived
 from bridge.machine.amqp10.faults import DECODE_ERROR, make_error
 from bridge.machine.amqp10.link import IncomingLink

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bridge.gateway.client.client import Client
-from bridge.gateway.transactions.connection_transactions import (
+from bridge.gateway.client.connection_transactions import (
     ConnectionTransactions,
     refusal_without,
 )

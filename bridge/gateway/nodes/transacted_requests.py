@@ -19,12 +19,12 @@ from bridge.gateway.nodes.node_operation import (
     tokens_of,
 )
 from bridge.gateway.nodes.requests import body_of, refuse, succeeded
-from bridge.gateway.transactions.connection_transactions import (
+from bridge.gateway.client.connection_transactions import (
     Check,
     Checked,
     refusal_without,
 )
-from bridge.gateway.transactions.settlements import pinned_settlements
+from bridge.gateway.links.transacted_settlements import pinned_settlements
 from bridge.machine.transactions import refusals
 from bridge.machine.transactions.operations import TransactedVerb
 from bridge.model.errors import NotImplementedHere, ServiceBusError

@@ -88,6 +88,8 @@ def not_in_basic() -> ServiceBusError:
 
 def rolled_back(reason: ServiceBusError) -> ServiceBusError:
     """Return the refusal of a commit, because of an earlier refusal or the store's."""
+    if isinstance(reason, TransactionRolledBack):
+        return reason
     return TransactionRolledBack(f"The transaction was rolled back: {reason}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 from uuid import UUID
@@ -51,7 +51,6 @@ from bridge.wire.amqp10.performatives import Accepted, Declared, TransactionalSt
 
 if TYPE_CHECKING:
     from bridge.gateway.client.client import Client
-    from bridge.gateway.nodes.coordinator import CoordinatorLink
 
 
 class Asker(Protocol):
@@ -62,6 +61,13 @@ class Asker(Protocol):
 
     def refuse(self, txn_id: bytes | None, error: ServiceBusError) -> None:
         """Tell the client why it was refused; `txn_id` names the transaction of an operation."""
+
+
+class TransactionCoordinator(Hashable, Protocol):
+    """A link that declares and discharges transactions."""
+
+    def end(self, error: ServiceBusError) -> None:
+        """End the link: nobody knows whether a commit was carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +184,7 @@ class ConnectionTransactions:
 
     # -- what clients ask for
 
-    def declare(self, coordinator: CoordinatorLink, asker: Asker) -> None:
+    def declare(self, coordinator: TransactionCoordinator, asker: Asker) -> None:
         """Declare a transaction."""
         try:
             self._verbs.check()
@@ -189,7 +195,7 @@ class ConnectionTransactions:
         self._carry_out()
 
     def discharge(
-        self, coordinator: CoordinatorLink, asker: Asker, txn_id: bytes, *, is_failed: bool
+        self, coordinator: TransactionCoordinator, asker: Asker, txn_id: bytes, *, is_failed: bool
     ) -> None:
         """Commit a transaction, or roll it back."""
         self._machine.discharge(
@@ -223,7 +229,7 @@ class ConnectionTransactions:
         """Keep a transaction from being committed: something of it cannot be carried out."""
         self._machine.doom(txn_id, error)
 
-    def coordinator_closed(self, coordinator: CoordinatorLink) -> None:
+    def coordinator_closed(self, coordinator: TransactionCoordinator) -> None:
         """Roll back what a coordinator has not discharged: its link has ended."""
         self._machine.coordinator_closed(coordinator)
         self._carry_out()
@@ -333,15 +339,11 @@ class ConnectionTransactions:
     # -- commits
 
     async def _commit(self, effect: AskForCommit) -> None:
-        end, error = CommitEnd.ACCEPTED, None
+        end = CommitEnd.ACCEPTED
+        error: ServiceBusError | None = None
         work = _work_of(effect)
         try:
-            size_bytes, most_bytes = self._verbs.size_bytes(work), self._verbs.bytes_max
-            if size_bytes > most_bytes:
-                self._verbs.release(pin for pin, _ in work.settlements)
-                end, error = CommitEnd.REFUSED, refusals.too_large(size_bytes, most_bytes)
-            else:
-                await self._verbs.commit(work)
+            await self._verbs.commit(work)
         except TransactionRolledBack as refused:
             end, error = CommitEnd.REFUSED, refused
         except TransactionInDoubt as doubt:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.background.slices import in_slices
 from bridge.engine.transaction_verbs import TransactionVerbs
-from bridge.gateway.transactions.connection_transactions import Checked, refusal_without
+from bridge.gateway.client.connection_transactions import Checked, refusal_without
 from bridge.machine.amqp10.events import MessageArrived
 from bridge.machine.transactions.operations import TransactedVerb
 from bridge.message.envelopes import Outgoing

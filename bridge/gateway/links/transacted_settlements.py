@@ -8,7 +8,7 @@ from uuid import UUID
 from bridge.engine.api import Disposition
 from bridge.engine.transaction_verbs import PinnedLock, TransactionVerbs, TransactionWork
 from bridge.gateway.links.outcomes import disposition_of
-from bridge.gateway.transactions.connection_transactions import (
+from bridge.gateway.client.connection_transactions import (
     Checked,
     PinnedSettlements,
     abandon_forgotten,

@@ -1,1 +1,0 @@
-"""Transactions of clients: their operations, checked and committed by the engine."""
