@@ -21,8 +21,8 @@ from bridge.topology.shards import SessionKey
 from bridge.wire.mapping.common_values import Form
 
 if TYPE_CHECKING:
-    from bridge.gateway.client.links import Links
     from bridge.gateway.client.connection_transactions import ConnectionTransactions
+    from bridge.gateway.client.links import Links
 
 
 class Starved(Protocol):

@@ -13,6 +13,7 @@ from bridge.gateway.client.admission import ConnectionEnd, Visit
 from bridge.gateway.client.backlog import UnconfirmedBytes
 from bridge.gateway.client.client import SessionHolder, Starved
 from bridge.gateway.client.client_log import ClientLog
+from bridge.gateway.client.connection_transactions import ConnectionTransactions
 from bridge.gateway.client.connections import Connections
 from bridge.gateway.client.links import Links
 from bridge.gateway.client.reply_links import ReplyLinks
@@ -21,7 +22,6 @@ from bridge.gateway.client.work import Work
 from bridge.gateway.connection.authentication import Authentication
 from bridge.gateway.connection.link_events import LinkEvents
 from bridge.gateway.connection.reader import ConnectionReader
-from bridge.gateway.client.connection_transactions import ConnectionTransactions
 from bridge.machine.amqp10.endpoint import AmqpEndpoint, ConnectionState
 from bridge.machine.amqp10.events import Closed, Event, Opened, OperationMissed, SaslChosen
 from bridge.machine.amqp10.faults import (

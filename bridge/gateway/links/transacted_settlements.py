@@ -7,13 +7,13 @@ from uuid import UUID
 
 from bridge.engine.api import Disposition
 from bridge.engine.transaction_verbs import PinnedLock, TransactionVerbs, TransactionWork
-from bridge.gateway.links.outcomes import disposition_of
 from bridge.gateway.client.connection_transactions import (
     Checked,
     PinnedSettlements,
     abandon_forgotten,
     refusal_without,
 )
+from bridge.gateway.links.outcomes import disposition_of
 from bridge.machine.amqp10.events import OutcomeArrived
 from bridge.machine.amqp10.link import OutgoingDelivery
 from bridge.machine.transactions.operations import TransactedVerb

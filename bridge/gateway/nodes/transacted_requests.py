@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bridge.engine.transaction_verbs import PinnedLock, TransactionVerbs
 from bridge.gateway.client import texts
+from bridge.gateway.client.connection_transactions import (
+    Check,
+    Checked,
+    refusal_without,
+)
+from bridge.gateway.links.transacted_settlements import pinned_settlements
 from bridge.gateway.nodes.node_operation import (
     Body,
     NodeOperation,
@@ -19,12 +25,6 @@ from bridge.gateway.nodes.node_operation import (
     tokens_of,
 )
 from bridge.gateway.nodes.requests import body_of, refuse, succeeded
-from bridge.gateway.client.connection_transactions import (
-    Check,
-    Checked,
-    refusal_without,
-)
-from bridge.gateway.links.transacted_settlements import pinned_settlements
 from bridge.machine.transactions import refusals
 from bridge.machine.transactions.operations import TransactedVerb
 from bridge.model.errors import NotImplementedHere, ServiceBusError
