@@ -17,6 +17,7 @@ BENCHMARKS = {
     "remote": "the client of other namespaces, beside azure-servicebus",
     "relay": "a relay between two queues, beside its bound, azure-servicebus and a shovel",
     "relay_memory": "1,000,000 messages through a relay: its memory at each tenth",
+    "migration": "50,000 messages in all states by migrate run, beside batched sends; its memory",
     "calls": "function calls of the bridge's, one message received and completed",
     "library": "the library on RabbitMQ, beside plain pika and plain aio-pika",
     "processors": "what processors of several credits cost RabbitMQ",
