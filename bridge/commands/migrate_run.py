@@ -100,12 +100,6 @@ def run_name(source: NamespaceLogin) -> str:
     return f"migrate-{digest}"
 
 
-def mark_name(run_id: str, paths: Sequence[str]) -> str:
-    """Return the queue that stands at the target when all entities of a run are verified."""
-    digest = hashlib.sha256("\n".join(sorted(paths)).encode()).hexdigest()[:12]
-    return f"busbridge-{run_id}-{digest}"
-
-
 class _Migration:
     """One run."""
 
@@ -129,19 +123,23 @@ class _Migration:
     async def run(self, asked: asyncio.Event) -> int:
         """Return the exit code."""
         from bridge.commands.migration_copies import EntityCopies
-        from bridge.commands.migration_defining import is_there
+        from bridge.commands.migration_copying import CopySides
+        from bridge.commands.migration_mark import VerifiedMark
         from bridge.operations.migration import order
+        from bridge.operations.migration.run_mark import mark_name
 
         if unfit := unfit_as_target(self._target.name, await self._namespaces[1].server_id()):
             raise WrongInput(unfit)
         here, meant = await self._read_source()
         units = [each for each in order.copied(here.namespace) if each.path.lower() in meant]
-        mark = mark_name(self._run, list(meant))
-        is_verified = await is_there(self._at_target, mark)
-        there = await self._read_target(here, meant)
+        mark = VerifiedMark(self._at_target, mark_name(self._run, self._arguments.entity), meant)
+        found = await mark.find()
+        there, created = await self._read_target(here, meant)
         due_after_ms, total = 0, None
-        before = here
-        if not is_verified:
+        before, empty = here, frozenset[str]()
+        if found is not None:
+            mark.check(found, created, self._output)
+        else:
             made = self._plan(here, there, meant)
             self._output.confirm(
                 f"{self._target.name} gets {len(units):,} queues and topics of {self._source.name} "
@@ -150,20 +148,19 @@ class _Migration:
             if (still := await self._still(here, meant, asked)) is None:
                 return self._stopped()
             before = still
-            await self._check_free(units, there, meant)
-            await self._define(here, there, meant)
+            empty = await self._define(units, here, there, meant)
             due_after_ms = now_ms() + 1_000 * (made.time.least_s or 0) + RESERVE_MS
             total = made.time.messages * STEPS_PER_MESSAGE
-        copies = EntityCopies(
-            self._namespaces,
-            self._at_source,
-            self._at_target,
-            self._run,
-            mark,
-            there,
-            self._output,
-            partial(self._check_source, before, meant),
+        sides = CopySides(
+            source=self._namespaces[0],
+            target=self._namespaces[1],
+            administration=self._at_source,
+            run=self._run,
+            at_target=there.of,
+            held_empty=empty,
         )
+        recount = partial(self._recount, before, meant)
+        copies = EntityCopies(mark, sides, self._output, recount)
         if not await copies.run(units, meant, due_after_ms, total, asked):
             return self._stopped()
         return ExitCode.DONE
@@ -188,13 +185,16 @@ class _Migration:
                 raise WrongInput(f"{path} is copied with its topic alone: name {topic!r}.")
         return here, meant
 
-    async def _read_target(self, here: MigrationSide, meant: set[str]) -> MigrationSide:
+    async def _read_target(
+        self, here: MigrationSide, meant: set[str]
+    ) -> tuple[MigrationSide, dict[str, str]]:
+        """Return the target, and when each of its entities was made."""
         from bridge.commands.migration_sides import SideReading
 
         names = names_at_target(here, meant)
         with self._output.progress(None, "reading definitions") as progress:
             reading = SideReading(self._at_target, progress)
-            return await reading.side(lambda name: name.lower() in names)
+            return await reading.side(lambda name: name.lower() in names), reading.created
 
     def _plan(self, here: MigrationSide, there: MigrationSide, meant: set[str]) -> MigrationPlan:
         """Return the plan; what a killed run has copied is no refusal.
@@ -242,60 +242,78 @@ class _Migration:
             await _pause(self._arguments.still, asked)
         if asked.is_set():
             return None
-        after, _ = await self._read_source()
-        if changes := source_watch.changes(here, after, meant):
+        after, meant_now = await self._read_source()
+        changes = source_watch.others(meant, meant_now)
+        changes += source_watch.changes(here, after, meant)
+        if changes:
             self._output.say_some("source", changes)
             raise CommandError(
                 f"Nothing was changed: stop what sends to and receives from {self._source.name}."
             )
         return after
 
-    async def _check_source(self, before: MigrationSide, meant: set[str]) -> None:
-        """See that no message has come to what was verified long before the last entity was.
+    async def _recount(self, before: MigrationSide, meant: set[str]) -> set[str]:
+        """Return the queues and topics whose counts have changed since, in lower case.
 
         Raises:
-            CommandError: some have.
+            CommandError: messages have come to what was verified long before the last entity was,
+                or an entity has come or gone.
         """
-        from bridge.commands.migration_sides import SideReading
+        from bridge.commands.migration_sides import SideReading, chosen
         from bridge.operations.migration import source_watch
 
         # The bar of the copies is shown meanwhile.
-        after = await SideReading(self._at_source, Progress(None)).side()
-        if risen := source_watch.risen(before, after, meant):
-            self._output.say_some("source", risen)
+        reading = SideReading(self._at_source, Progress(None))
+        after = await reading.side()
+        told = source_watch.others(meant, chosen(reading.kinds, self._arguments.entity))
+        if told := told or source_watch.risen(before, after, meant):
+            self._output.say_some("source", told)
             raise CommandError(
-                f"Messages have come to {self._source.name} meanwhile. What was copied stays held: "
-                "stop what sends there, and give the same command to go on."
+                f"{self._source.name} has changed meanwhile. What was copied stays held: stop what "
+                "sends and makes entities there, and give the same command to go on."
             )
+        return {
+            path.partition("/subscriptions/")[0]
+            for path in meant
+            if source_watch.changes(before, after, {path})
+        }
 
-    async def _check_free(
-        self, units: Sequence[model.Queue | model.Topic], there: MigrationSide, meant: set[str]
-    ) -> None:
-        """See that no entity of the target lives, whose definition would be changed.
+    async def _define(
+        self,
+        units: Sequence[model.Queue | model.Topic],
+        here: MigrationSide,
+        there: MigrationSide,
+        meant: set[str],
+    ) -> frozenset[str]:
+        """Hold what the target has, then make and change its entities.
+
+        Return the queues and topics that had no messages when they were held for the first time.
 
         Raises:
-            CommandError: one has messages of its own.
+            CommandError: one lives at the target, with messages of its own.
         """
-        from bridge.commands.migration_copying import check_free, holds, places_of
-        from bridge.operations.migration.copy_effects import CopyStopped
-
-        for unit in units:
-            is_held = partial(holds, self._namespaces[1], unit.path, self._run)
-            try:
-                await check_free(
-                    places_of(unit, lambda path: path.lower() in meant), there.of, is_held
-                )
-            except CopyStopped as error:
-                raise CommandError(str(error)) from None
-
-    async def _define(self, here: MigrationSide, there: MigrationSide, meant: set[str]) -> None:
+        from bridge.commands.migration_copying import places_of
         from bridge.commands.migration_defining import DefinitionCopy
+        from bridge.commands.migration_holding import TargetHolding
+        from bridge.operations.migration.copy_effects import CopyStopped
+        from bridge.remote.errors import RemoteError
         from bridge.topology.definitions import entities
 
+        holding = TargetHolding(self._namespaces[1], self._run, there)
         part = [each for each in entities(here.namespace) if each.path.lower() in meant]
-        with self._output.progress(len(part), "making entities") as progress:
-            defining = DefinitionCopy(self._at_source, self._at_target, here, there, progress)
-            await defining.define(part)
+        try:
+            for unit in units:
+                await holding.begin(unit, places_of(unit, lambda path: path.lower() in meant))
+            with self._output.progress(len(part), "making entities") as progress:
+                defining = DefinitionCopy(self._at_source, self._at_target, here, there, progress)
+                await defining.define(part)
+        except CopyStopped as error:
+            await holding.release()
+            raise CommandError(str(error)) from None
+        except RemoteError:
+            await holding.release()
+            raise
+        return frozenset(holding.empty)
 
 
 async def _pause(time_s: float, asked: asyncio.Event) -> None:

@@ -4,53 +4,48 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
 from functools import partial
 
 from bridge.commands.errors import CommandError
 from bridge.commands.migration_copying import TOGETHER, CopySides, RunningCopy, places_of
+from bridge.commands.migration_mark import VerifiedMark
+from bridge.commands.migration_meeting import CopyMeeting
 from bridge.commands.output import Output
 from bridge.model import entity as model
-from bridge.model.properties import EntityKind
-from bridge.operations.migration.copy_effects import CopyStopped
+from bridge.operations.migration.copy_effects import (
+    AwaitOthers,
+    CopyAnswer,
+    CopyDone,
+    CopyEffect,
+    CopyStopped,
+    SourceRecounted,
+)
 from bridge.operations.migration.entity_copy import EntityCopy
-from bridge.operations.migration.plan import MigrationSide
-from bridge.remote.administration import RemoteAdministration
-from bridge.remote.entity import entity_node
-from bridge.remote.errors import RemoteNotFound
-from bridge.remote.namespace import RemoteNamespace
 
 
 class EntityCopies:
-    """The copies of all entities, side by side; none is received before all are verified."""
+    """The copies of all entities, side by side; none is received before all are verified.
+
+    Args:
+        mark: what the target gets when all are.
+        sides: both namespaces.
+        recount: counts the source once more when all are verified, and returns the paths of queues
+            and topics with other counts than before, in lower case.
+    """
 
     def __init__(
         self,
-        namespaces: Sequence[RemoteNamespace],
-        at_source: RemoteAdministration,
-        at_target: RemoteAdministration,
-        run_id: str,
-        mark: str,
-        there: MigrationSide,
+        mark: VerifiedMark,
+        sides: CopySides,
         output: Output,
-        check_source: Callable[[], Awaitable[None]],
+        recount: Callable[[], Awaitable[set[str]]],
     ) -> None:
-        source, target = namespaces
-        self._sides = CopySides(
-            source=source,
-            target=target,
-            administration=at_source,
-            run=run_id,
-            at_target=there.of,
-        )
-        self._at_target = at_target
+        self._sides = sides
         self._mark = mark
         self._output = output
-        self._check_source = check_source
+        self._recount = recount
+        self._changed: set[str] = set()
         self._gate = asyncio.Semaphore(TOGETHER)
-        self._all_verified = asyncio.Event()
-        self._verified = 0
-        self._count = 0
 
     async def run(
         self,
@@ -69,10 +64,9 @@ class EntityCopies:
             CommandError: one of them cannot go on.
             RemoteError: a namespace refuses, or does not answer.
         """
-        self._count = len(units)
         is_verified = total is None
-        if is_verified:
-            self._all_verified.set()
+        verified = CopyMeeting(len(units), self._gate, asked, self._note_changed)
+        seen_again = CopyMeeting(len(units), self._gate, asked, self._mark.make)
         with self._output.progress(total, "copying and verifying messages") as progress:
             copies = []
             for unit in units:
@@ -84,7 +78,7 @@ class EntityCopies:
                         unit,
                         copy,
                         places,
-                        partial(self._all_are_verified, asked),
+                        partial(self._with_others, verified, seen_again, unit.path),
                         progress,
                     )
                 )
@@ -94,7 +88,7 @@ class EntityCopies:
                 raise CommandError(str(error)) from None
         if not all(ended):
             return False
-        await self._remove_mark()
+        await self._mark.remove()
         self._write(copies)
         return True
 
@@ -102,29 +96,21 @@ class EntityCopies:
         async with self._gate:
             return await copy.run(asked)
 
-    async def _all_are_verified(self, asked: asyncio.Event) -> bool:
-        """Wait until all entities are verified, and the target has the mark that they are."""
-        self._verified += 1
-        if self._verified == self._count and not asked.is_set():
-            await self._check_source()
-            await self._at_target.create("Queue", entity_node(EntityKind.QUEUE, {}), self._mark)
-            self._all_verified.set()
-            return True
-        self._gate.release()
-        try:
-            waiting = [asyncio.ensure_future(each.wait()) for each in (self._all_verified, asked)]
-            try:
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for each in waiting:
-                    each.cancel()
-        finally:
-            await self._gate.acquire()
-        return self._all_verified.is_set()
+    async def _note_changed(self) -> None:
+        self._changed = await self._recount()
 
-    async def _remove_mark(self) -> None:
-        with suppress(RemoteNotFound):
-            await self._at_target.delete(self._mark)
+    async def _with_others(
+        self,
+        verified: CopyMeeting,
+        seen_again: CopyMeeting,
+        path: str,
+        effect: CopyEffect,
+    ) -> CopyAnswer | None:
+        """Wait until all entities are as far as one of them; `None`: a signal came before."""
+        if isinstance(effect, AwaitOthers):
+            is_over = await verified.wait()
+            return SourceRecounted(path.lower() in self._changed) if is_over else None
+        return CopyDone() if await seen_again.wait() else None
 
     def _write(self, copies: Sequence[RunningCopy]) -> None:
         output = self._output

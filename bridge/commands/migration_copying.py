@@ -10,11 +10,13 @@ from typing import Final
 from bridge.commands.cancelling import Cancelled, cancel
 from bridge.commands.errors import sentence_of
 from bridge.commands.message_path import DEAD_LETTER
+from bridge.commands.migration_holding import check_free, held_paths, importing
 from bridge.commands.migration_peeking import SESSIONS_PAGE
 from bridge.commands.output import Progress
 from bridge.model import entity as model
 from bridge.model.session_id import fold
 from bridge.operations.migration.copy_effects import (
+    AwaitMark,
     AwaitOthers,
     CancelAtSource,
     CopyAnswer,
@@ -43,7 +45,6 @@ from bridge.remote.administration import RemoteAdministration
 from bridge.remote.errors import (
     RemoteError,
     RemoteNotFound,
-    RemoteRefused,
     RemoteTimeout,
 )
 from bridge.remote.message import RemoteMessage
@@ -60,9 +61,6 @@ IMPORT_S: Final = 120.0
 
 UNANSWERED_MAX: Final = 10
 """Transfers in a row without an answer."""
-
-NOT_HELD: Final = "com.microsoft:precondition-failed"
-"""What the attach of an import link is refused with where its run does not hold the entity."""
 
 _OF_ONE_PEEK: Final = ("x-opt-locked-until", "x-opt-lock-token")
 
@@ -92,46 +90,6 @@ def places_of(entity: model.Queue | model.Topic, chosen: Callable[[str], bool]) 
     return places
 
 
-async def holds(target: RemoteNamespace, path: str, run: str) -> bool:
-    """Whether a run holds a queue or topic of the target, by the attach of an import link.
-
-    Raises:
-        RemoteError: the target refuses for another reason, or does not answer.
-    """
-    try:
-        sender = await target.sender(path, import_run=run)
-    except RemoteRefused as error:
-        if error.condition != NOT_HELD:
-            raise
-        return False
-    await sender.close()
-    return True
-
-
-async def check_free(
-    places: Sequence[CopyPlace],
-    at_target: Callable[[str], StateCounts],
-    is_held: Callable[[], Awaitable[bool]],
-) -> None:
-    """See that an entity of the target has no messages, or that the run holds it.
-
-    Args:
-        at_target: the messages of an entity at the target.
-        is_held: asks whether the run holds it.
-
-    Raises:
-        CopyStopped: it lives, with messages of its own.
-    """
-    for place in places:
-        found = at_target(place.path.removesuffix(DEAD_LETTER)).total
-        if found and not await is_held():
-            raise CopyStopped(
-                f"{place.path}: the target has {found:,} messages, and no run holds it. An "
-                "earlier run has ended there (`busbridge migrate verify` compares), or they "
-                "are its own: receive or purge them first."
-            )
-
-
 async def _not_held() -> bool:
     return False
 
@@ -143,6 +101,8 @@ class CopySides:
     Attributes:
         run: the name of the run, which holds the target's entities.
         at_target: the messages of an entity at the target, when it was read.
+        held_empty: the queues and topics of the target that this run has held for the first time,
+            and seen to have no messages, in lower case.
     """
 
     source: RemoteNamespace
@@ -150,6 +110,7 @@ class CopySides:
     administration: RemoteAdministration
     run: str
     at_target: Callable[[str], StateCounts]
+    held_empty: frozenset[str] = frozenset()
 
 
 class RunningCopy:
@@ -159,7 +120,8 @@ class RunningCopy:
         entity: the queue or topic.
         copy: what is to be done.
         places: where its messages are.
-        verified: waits until all entities are verified; False: a signal came before.
+        others: waits for the copies of the other entities, and returns the answer to an effect
+            that asks for that; `None`: a signal came before.
         progress: is told of each message that is copied, and of each that is verified.
 
     Attributes:
@@ -172,7 +134,7 @@ class RunningCopy:
         entity: model.Queue | model.Topic,
         copy: EntityCopy,
         places: Sequence[CopyPlace],
-        verified: Callable[[], Awaitable[bool]],
+        others: Callable[[CopyEffect], Awaitable[CopyAnswer | None]],
         progress: Progress,
     ) -> None:
         self.entity = entity
@@ -180,7 +142,7 @@ class RunningCopy:
         self.notes: list[str] = []
         self._sides = sides
         self._places = places
-        self._verified = verified
+        self._others = others
         self._progress = progress
         self._sender: RemoteSender | None = None
         self._states: dict[str, bytes | None] = {}
@@ -197,10 +159,14 @@ class RunningCopy:
         try:
             effect = next(steps)
             while not asked.is_set():
-                if isinstance(effect, AwaitOthers) and not await self._verified():
-                    return False
                 before = self.copy.copied + self.copy.verified
-                effect = steps.send(await self._done(effect))
+                if isinstance(effect, AwaitOthers | AwaitMark):
+                    answer = await self._others(effect)
+                    if answer is None:
+                        return False
+                else:
+                    answer = await self._done(effect)
+                effect = steps.send(answer)
                 self._progress.advance(self.copy.copied + self.copy.verified - before)
         except StopIteration:
             return True
@@ -241,18 +207,18 @@ class RunningCopy:
     @property
     def _held(self) -> list[str]:
         """The paths that are held: the queue or topic last, which tells that all are."""
-        alive = [each.path for each in self._places if not each.is_dead]
-        return [*alive[1:], alive[0]]
+        return held_paths(self._places)
 
     async def _hold(self) -> TargetHeld:
-        if await self._is_attached():
-            return TargetHeld(False, self._batch_bytes)
-        await check_free(self._places, self._sides.at_target, _not_held)
-        for path in self._held:
+        is_new = not await self._is_attached()
+        if is_new:
+            await check_free(self._places, self._sides.at_target, _not_held)
+        for path in self._held:  # a subscription may be new since the run was begun first
             await self._sides.target.management_of(path).hold(self._sides.run)
-        if not await self._is_attached():
+        if is_new and not await self._is_attached():
             raise CopyStopped(f"{self.entity.path}: the target is not held any more.")
-        return TargetHeld(True, self._batch_bytes)
+        was_empty = self.entity.path.lower() in self._sides.held_empty
+        return TargetHeld(is_new, self._batch_bytes, was_empty)
 
     @property
     def _batch_bytes(self) -> int:
@@ -260,15 +226,9 @@ class RunningCopy:
 
     async def _is_attached(self) -> bool:
         """Attach the sender; whether this run holds the target's entity."""
-        try:
-            self._sender = await self._sides.target.sender(
-                self.entity.path, import_run=self._sides.run
-            )
-        except RemoteRefused as error:
-            if error.condition != NOT_HELD:
-                raise
-            return False
-        return True
+        sides = self._sides
+        self._sender = await importing(sides.target, self.entity.path, sides.run)
+        return self._sender is not None
 
     async def _page(self, wanted: PeekPage) -> list[PeekedMessage]:
         place = self._places[wanted.place]

@@ -12,7 +12,6 @@ from bridge.operations.migration.comparison import compared
 from bridge.operations.migration.plan import MigrationSide
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.entity import rule_node
-from bridge.remote.errors import RemoteNotFound
 
 _FORWARDING = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
 
@@ -86,15 +85,6 @@ class DefinitionCopy:
         for key, rule in wanted.items():
             if found.get(key) != rule:
                 await self._target.create("Rule", rule_node(rule), topic, name, rule.name)
-
-
-async def is_there(administration: RemoteAdministration, name: str) -> bool:
-    """Whether a namespace has a queue or topic of this name; raises RemoteError."""
-    try:
-        await administration.find(name)
-    except RemoteNotFound:
-        return False
-    return True
 
 
 def _differs(entity: model.Entity, there: model.Entity, source: Tier, target: Tier) -> bool:

@@ -28,6 +28,8 @@ class SideReading:
     Attributes:
         requests: how many entities and rules were asked for.
         kinds: the kind of each entity that was found, by its path as it is written there.
+        created: when each was made, as the namespace writes it, by the path in lower case; "" where
+            it does not tell.
     """
 
     def __init__(self, administration: RemoteAdministration, progress: Progress) -> None:
@@ -37,6 +39,7 @@ class SideReading:
         self._refused: dict[str, str] = {}
         self.requests = 0
         self.kinds: dict[str, str] = {}
+        self.created: dict[str, str] = {}
 
     async def side(self, is_wanted: Callable[[str], bool] = lambda path: True) -> MigrationSide:
         """Return the namespace with its queues, topics, subscriptions and rules.
@@ -96,6 +99,7 @@ class SideReading:
             self._progress.advance()
             if is_wanted(each.name):
                 self.kinds[each.path] = each.kind
+                self.created[each.path.lower()] = each.time("CreatedAt") or ""
                 yield each
 
     def _model(self, remote: RemoteEntity, identity: dict[str, str]) -> model.Entity | None:

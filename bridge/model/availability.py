@@ -53,8 +53,15 @@ def held_text(entity: Entity) -> str:
 
 
 def check_held(entity: Entity, run: str) -> None:
-    """Raise EntityConflict unless this run holds the entity."""
-    if entity.held != run:
+    """Check that a run holds an entity.
+
+    Raises:
+        EntityDisabled: another run holds it; the text names that.
+        EntityConflict: no run holds it.
+    """
+    if entity.held and entity.held != run:
+        raise EntityDisabled(held_text(entity))
+    if not entity.held:
         raise EntityConflict(
             f"Messaging entity '{entity.path}' is not held by the migration '{run}': only the run "
             "that holds it imports messages and states of sessions."

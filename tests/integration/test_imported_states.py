@@ -15,6 +15,7 @@ from bridge.model import entity as model
 from bridge.model.errors import (
     ArgumentOutOfRange,
     EntityConflict,
+    EntityDisabled,
     MessageSizeExceeded,
     NotAllowed,
     OperationTimeout,
@@ -215,7 +216,7 @@ async def test_what_cannot_be_stored_is_refused_by_name(doors: tuple[Door, Door]
         await states.digests(PATH, RUN)
     await first.namespace.administration.hold("plain", RUN)
     await hold(*doors)
-    with pytest.raises(EntityConflict, match="'run-2'"):
+    with pytest.raises(EntityDisabled, match="is held by the migration 'run-1'"):
         await states.store(PATH, "run-2", "s1", b"x")
     too_large = bytes(SESSION_STATE_BYTES_MAX + 1)
     with pytest.raises(MessageSizeExceeded, match="262145 bytes; 262144 at most"):

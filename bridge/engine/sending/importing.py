@@ -8,6 +8,7 @@ from typing import Protocol
 from bridge.engine import texts
 from bridge.engine.import_verbs import StateImportVerbs
 from bridge.engine.sending.requests import Sending
+from bridge.machine.inbox.imports import NO_SUBSCRIPTION
 from bridge.message.envelopes import ImportedMessage
 from bridge.model import entity as model
 from bridge.model.availability import check_held
@@ -67,7 +68,7 @@ class Importing:
                 continue
             found = by_short.get(outgoing.imported.short)
             if found is None:
-                raise EntityNotFound(texts.not_found(entity.path))
+                raise EntityNotFound(NO_SUBSCRIPTION.format(path=entity.path))
             check_held(found, run)
             if (
                 found.requires_session

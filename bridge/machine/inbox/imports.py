@@ -116,6 +116,8 @@ class Imports:
                 self._give(_said(item))
             elif known.is_trusted or self._has_come_again(_said(item)):
                 continue  # behind higher numbers a second entry would mislead peeks
+            elif self._publications.lacks(_said(item).short):
+                continue  # it has gone with its subscription
             publications += self._published(item, known, now_ms, unplaced)
         for item, known in wanted:
             if known is None:

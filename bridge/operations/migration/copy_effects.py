@@ -172,7 +172,12 @@ class CopySessionStates:
 
 @dataclass(frozen=True, slots=True)
 class AwaitOthers:
-    """Wait until all entities of the run are verified, and the target has a mark that they are.
+    """Wait until all entities of the run are verified; answered with `SourceRecounted`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitMark:
+    """Wait until all were looked at again, and the target has a mark that they are verified.
 
     Answered with `CopyDone`. A run that finds the mark goes on behind this.
     """
@@ -203,6 +208,7 @@ CopyEffect = (
     | CopyPause
     | CopySessionStates
     | AwaitOthers
+    | AwaitMark
     | CancelAtSource
     | ReleaseTarget
 )
@@ -239,10 +245,12 @@ class TargetHeld:
     Attributes:
         is_new: it was not held before, so that its messages are not this run's.
         batch_bytes: what one transfer takes at most; 0: it has not said.
+        was_empty: this run has held it for the first time, and seen that it had no messages.
     """
 
     is_new: bool
     batch_bytes: int = 0
+    was_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +260,20 @@ class CopyCount:
     count: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class SourceRecounted:
+    """All entities are verified, and the source was counted once more.
+
+    Attributes:
+        has_changed: it tells other counts of this entity than before the copy.
+    """
+
+    has_changed: bool
+
+
 CopyAnswer = (
     CopyDone
+    | SourceRecounted
     | CopyUnanswered
     | CopyRefused
     | CopyCount

@@ -14,6 +14,7 @@ from typing import Final
 
 from bridge.model.duration import instant_text
 from bridge.operations.migration.copy_effects import (
+    AwaitMark,
     AwaitOthers,
     CancelAtSource,
     CopyAnswer,
@@ -29,6 +30,7 @@ from bridge.operations.migration.copy_effects import (
     ImportBatch,
     PeekedMessage,
     ReleaseTarget,
+    SourceRecounted,
     TargetHeld,
 )
 from bridge.operations.migration.entity_reading import PAGE_BYTES, CopySteps, EntityReading
@@ -128,7 +130,7 @@ class EntityCopy:
     def _copy_held(self) -> CopySteps:
         held = yield HoldTarget()
         assert isinstance(held, TargetHeld)
-        self._may_have_copies = not held.is_new
+        self._may_have_copies = not (held.is_new or held.was_empty)
         self._may_live = held.is_new
         if held.batch_bytes:
             self._batch_bytes = min(self._batch_bytes, held.batch_bytes)
@@ -142,10 +144,17 @@ class EntityCopy:
         yield from self._copy()
         self.phase = CopyPhase.VERIFYING
         yield from self._verify_source()
+        self.verified = self.messages
         yield from self._session_states(is_check=True)
         yield from self._verify_target()
         self.phase = CopyPhase.WAITING
-        yield AwaitOthers()
+        recounted = yield AwaitOthers()
+        assert isinstance(recounted, SourceRecounted)
+        if recounted.has_changed:
+            yield from self._verify_source()
+        else:
+            yield from self._check_none_has_come()
+        yield AwaitMark()
 
     # -- what the source has
 
@@ -265,13 +274,22 @@ class EntityCopy:
                     raise ledger.stopped(message.number, "has come")
                 if not ledger.is_same(at, message):
                     raise ledger.stopped(message.number, "has changed")
-                self.verified += not ledger.is_seen(at)
+                self.verified += self.verified < self.messages and not ledger.is_seen(at)
                 ledger.see(at)
 
             yield from self._reading.look_at_source(place, show, ledger.seen_count)
             if ledger.unseen:
                 raise ledger.stopped(ledger.first_unseen(), "has gone")
             yield from self._reading.check_count(place)
+
+    def _check_none_has_come(self) -> CopySteps:
+        """See that the source has no new number: as its counts are the same, none has gone then."""
+        for place, ledger in enumerate(self._ledgers):
+            for number in ledger.next_numbers():
+                page = yield from self._reading.page("source", place, number, is_compared=False)
+                for each in page:
+                    if ledger.find(each.number) is None:
+                        raise ledger.stopped(each.number, "has come")
 
     def _verify_target(self) -> CopySteps:
         """See that the target has all, and nothing else."""

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from heapq import merge
 
+from bridge.model.number import PARTITION_COUNT, compose
 from bridge.model.session_id import FoldedId, fold
 from bridge.operations.migration.copy_effects import (
     DIGEST_BYTES,
@@ -118,6 +119,19 @@ class PlaceLedger:
         """Return where a number is in the order; `None`: no message has it."""
         at = bisect_left(self._numbers, number)
         return at if at < len(self._numbers) and self._numbers[at] == number else None
+
+    def next_numbers(self) -> list[int]:
+        """Return from which numbers on new messages are; of a partitioned entity each partition's.
+
+        What has a higher number may be another partition's, and known.
+        """
+        if not self._numbers or self._numbers[-1] < compose(1, 0):
+            return [self._numbers[-1] + 1 if self._numbers else 1]
+        known = (
+            bisect_left(self._numbers, compose(each + 1, 0)) for each in range(PARTITION_COUNT)
+        )
+        starts = {self._numbers[at - 1] + 1 if at else 1 for at in known}
+        return sorted(starts)
 
     def is_same(self, at: int, message: PeekedMessage) -> bool:
         """Whether a message is the one that was noted."""

@@ -50,6 +50,18 @@ def risen(before: MigrationSide, after: MigrationSide, chosen: Collection[str]) 
     return found
 
 
+def others(before: Collection[str], after: Collection[str]) -> list[str]:
+    """Return a sentence for each entity that has come to the source, or gone.
+
+    Args:
+        before, after: the paths that are meant, at each of two looks, in lower case.
+    """
+    new, old = set(after) - set(before), set(before) - set(after)
+    return [f"{path} is new." for path in sorted(new)] + [
+        f"{path} is gone." for path in sorted(old)
+    ]
+
+
 def undrained(source: MigrationSide, chosen: Collection[str]) -> list[str]:
     """Return a sentence for each entity that has not forwarded all yet, the first in a chain first.
 

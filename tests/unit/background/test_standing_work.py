@@ -23,8 +23,8 @@ AWAITED = {
     ("commands/collecting.py", "collected"): "awaited by the function that begins it",
     ("commands/bench_works.py", "_all"): "awaited, or cancelled, by the function that begins it",
     (
-        "commands/migration_copies.py",
-        "_all_are_verified",
+        "commands/migration_meeting.py",
+        "wait",
     ): "awaited, or cancelled, by the function that begins it",
     (
         "commands/migration_copies.py",

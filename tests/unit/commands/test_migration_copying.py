@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.commands.migrate_run import mark_name, run_name
-from bridge.commands.migration_copying import check_free, imported, places_of
+from bridge.commands.migrate_run import run_name
+from bridge.commands.migration_copying import imported, places_of
+from bridge.commands.migration_holding import check_free
 from bridge.commands.target import NamespaceLogin
 from bridge.model import entity as model
 from bridge.model.availability import check_run
 from bridge.model.name import parse_path
 from bridge.operations.migration.copy_effects import CopyPlace, CopyStopped
+from bridge.operations.migration.run_mark import mark_name
 from bridge.operations.migration.state_counts import StateCounts
 from bridge.remote.address import RemoteAddress
 from bridge.remote.credentials import SharedKey
@@ -74,7 +76,7 @@ def test_what_is_imported_says_where_it_was_and_no_lock(
     assert made == imported(place, RemoteMessage.read(PEEKED.encode()))
 
 
-def test_a_run_has_the_name_of_its_source_and_its_mark_that_of_its_entities() -> None:
+def test_a_run_has_the_name_of_its_source_and_its_mark_that_of_its_command() -> None:
     """Whoever begins it again finds both."""
 
     def login(namespace: str) -> NamespaceLogin:
@@ -86,7 +88,8 @@ def test_a_run_has_the_name_of_its_source_and_its_mark_that_of_its_entities() ->
     assert one == run_name(login("ONE")) != other
     assert check_run(one) == one
     mark = mark_name(one, ["b", "a"])
-    assert mark == mark_name(one, ["a", "b"]) != mark_name(one, ["a"])
+    assert mark == mark_name(one, ["A", "b"]) != mark_name(one, ["a"])
+    assert mark_name(one, []) == mark_name(one, ["*"]) != mark
     assert mark != mark_name(other, ["a", "b"])
     assert parse_path(mark).entity == mark
 

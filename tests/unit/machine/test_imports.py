@@ -455,6 +455,28 @@ def test_what_a_killed_term_stored_is_published_again_also_behind_the_hold() -> 
     assert isinstance(answer_of(applied), reply.Refusal)
 
 
+def test_what_a_killed_term_stored_for_a_subscription_goes_when_that_is_deleted() -> None:
+    """The other messages of its transfer are published again; a new one for it is refused."""
+    rabbit = Rabbit(TOPIC)
+    items = [
+        Source(5, ACTIVE, False, ONE, 7).item(),
+        Source(6, ACTIVE, False, TWO, 8).item(),
+    ]
+    rabbit.take(rabbit.begin().apply(command_of(items), NOW_MS), 4, 0)
+    rabbit.entity = replace(TOPIC, subscriptions=SUBSCRIPTIONS[:1])
+    sequencer = rabbit.begin()
+    applied = sequencer.apply(command_of(items), NOW_MS)
+    (published,) = applied.publications
+    assert items[0].imported is not None
+    assert identity_in(published.properties) == items[0].imported.identity
+    assert answer_of(applied) == reply.Done((5, 6))
+    refusal = answer_of(
+        sequencer.apply(command_of([Source(9, ACTIVE, False, TWO, 9).item()]), NOW_MS)
+    )
+    assert isinstance(refusal, reply.Refusal)
+    assert refusal.condition == "amqp:not-found"
+
+
 @pytest.mark.parametrize(("age_ms", "is_dropped"), [(1_000, True), (DAY_MS, False)])
 def test_an_imported_id_is_in_the_history_with_its_own_time(age_ms: int, is_dropped: bool) -> None:
     """It is never dropped itself; behind its window another message may have it."""

@@ -17,6 +17,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from bridge.operations.migration.copy_effects import (
+    AwaitMark,
     AwaitOthers,
     CancelAtSource,
     CopyAnswer,
@@ -36,11 +37,13 @@ from bridge.operations.migration.copy_effects import (
     PeekedMessage,
     PeekPage,
     ReleaseTarget,
+    SourceRecounted,
     TargetHeld,
     peeked,
 )
 from bridge.operations.migration.entity_copy import CopyPhase, EntityCopy
 from bridge.operations.migration.entity_reading import CopySteps
+from bridge.operations.migration.message_ledger import PlaceLedger
 from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10.scalars import Int, Long, Timestamp
 
@@ -162,6 +165,8 @@ class World:
         self._steps: list[CopySteps] = [each.steps() for each in self.copies]
         self._next: list[CopyEffect | None] = [None] * len(self.copies)
         self._in_doubt: set[tuple[int, int]] = set()
+        self._before = [_count(each) for each in self.sources]
+        self.recounted: list[int] = []
         for index in range(len(self.copies)):
             self._advance(index, None)
 
@@ -233,6 +238,12 @@ class World:
                 return CopyDone()
             case AwaitOthers():
                 if all(isinstance(each, AwaitOthers) for each in self._next):
+                    self.recounted = [_count(each) for each in self.sources]
+                if not self.recounted:
+                    return None
+                return SourceRecounted(self.recounted[index] != self._before[index])
+            case AwaitMark():
+                if all(isinstance(each, AwaitMark) for each in self._next):
                     self.is_marked = True
                     self.at_mark = [each.copy() for each in self.sources]
                 return CopyDone() if self.is_marked else None
@@ -273,6 +284,10 @@ class World:
             for index in range(len(self.copies)):
                 self.step(index)
         raise AssertionError("it does not come to an end")
+
+
+def _count(source: Side) -> int:
+    return sum(map(len, source.messages))
 
 
 def same(one: PeekedMessage, other: PeekedMessage) -> bool:
@@ -508,6 +523,51 @@ def test_what_changes_at_the_source_is_named(do: Callable[[Side], Any], text: st
     assert text in world.stopped
     assert "begin again" in world.stopped
     assert world.targets[0].is_held
+
+
+@pytest.mark.parametrize("sends_too", [False, True])
+def test_what_was_received_behind_the_look_at_its_entity_stops_the_run(sends_too: bool) -> None:
+    """By the count, which fell; or by the number of what has come in its place."""
+    world = World([queue_of(1, 5), queue_of(2)])
+    while world.copies[0].phase is not CopyPhase.WAITING:
+        world.step(0)
+    del world.sources[0].messages[0][5]
+    if sends_too:
+        world.sources[0].messages[0][6] = made(6)
+    world.finish()
+    what = "6 has come" if sends_too else "5 has gone"
+    assert f"q: message {what} at the source" in world.stopped
+    assert world.targets[0].is_held
+    assert world.targets[1].is_held
+
+
+@given(numbers=st.sets(NUMBERS, max_size=8), new=NUMBERS)
+def test_a_new_number_is_behind_one_of_those_that_are_looked_at(
+    numbers: set[int], new: int
+) -> None:
+    """In each partition numbers rise; what stands behind its last one is shown first."""
+    ledger = PlaceLedger(QUEUE[0])
+    for each in sorted(numbers):
+        ledger.note(made(each))
+    ledger.close()
+    same_partition = [each for each in numbers if each >> 48 == new >> 48]
+    if new <= max(same_partition, default=0):
+        return
+    every = sorted({*numbers, new})
+    shown = {next((n for n in every if n >= start), 0) for start in ledger.next_numbers()}
+    assert new in shown
+
+
+def test_a_hold_over_what_was_empty_ends_when_it_stops_before_the_copy() -> None:
+    """This run has begun it, and nothing was copied."""
+    steps = EntityCopy(QUEUE, due_after_ms=1).steps()
+    next(steps)
+    effect: CopyEffect = steps.send(TargetHeld(False, was_empty=True))
+    shown = [made(3, due_ms=0)]
+    while isinstance(effect, PeekPage):
+        is_first = effect.from_number == 1 and effect.place == 0 and effect.side == "source"
+        effect = steps.send(shown if is_first else [])
+    assert isinstance(effect, ReleaseTarget)
 
 
 def test_a_message_that_no_peek_shows_is_missed_by_the_count() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridge.model import entity as model
 from bridge.operations.migration.plan import MigrationSide
-from bridge.operations.migration.source_watch import changes, risen, undrained
+from bridge.operations.migration.source_watch import changes, others, risen, undrained
 from bridge.operations.migration.state_counts import StateCounts
 
 
@@ -63,3 +63,9 @@ def test_an_entity_that_has_got_messages_is_named_whatever_their_states() -> Non
         "Orders had 7 messages, and has 8.",
     ]
     assert risen(before, after, {"poor"}) == []
+
+
+def test_entities_that_have_come_or_gone_are_named() -> None:
+    """By their paths."""
+    assert others({"a", "b"}, {"b", "c"}) == ["c is new.", "a is gone."]
+    assert others({"a"}, {"a"}) == []

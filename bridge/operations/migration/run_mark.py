@@ -1,0 +1,74 @@
+"""The mark at the target that all entities of a run are verified: what it is of, and its doubts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+CLOCKS_MS: Final = 5_000
+"""How much later than the mark an entity may seem to be made: bridges have clocks of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMark:
+    """A mark that the target has.
+
+    Attributes:
+        created: when it was made, as the namespace writes it; `None`: it does not tell.
+        paths: the digest of the paths that were verified.
+    """
+
+    created: str | None
+    paths: str
+
+
+def mark_name(run_id: str, patterns: Sequence[str]) -> str:
+    """Return the queue that is the mark of a run: the same for the same command.
+
+    Args:
+        patterns: the entities that the command names; none: all.
+    """
+    return f"busbridge-{run_id}-{_digest(patterns or ['*'])}"
+
+
+def digest_of(paths: Collection[str]) -> str:
+    """Return the digest of the paths that a run has verified."""
+    return f"{len(set(paths))} entities, {_digest(paths)}"
+
+
+def _digest(texts: Collection[str]) -> str:
+    ordered = "\n".join(sorted({each.lower() for each in texts}))
+    return hashlib.sha256(ordered.encode()).hexdigest()[:12]
+
+
+def doubts(found: FoundMark, meant: Collection[str], created: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each reason why a mark is none of the entities as they are now.
+
+    Args:
+        found: the mark.
+        meant: the paths of the run, in lower case.
+        created: when each entity of the target was made, by the path in lower case.
+    """
+    marked_ms = _ms(found.created)
+    told = []
+    for path in sorted(meant):
+        made_ms = _ms(created.get(path))
+        if path not in created:
+            told.append(f"{path} is not at the target.")
+        elif marked_ms and made_ms and made_ms > marked_ms + CLOCKS_MS:
+            told.append(f"{path} was made at the target behind the mark.")
+    if not told and found.paths != digest_of(meant):
+        told.append(f"The mark is of other entities than these {len(meant):,}.")
+    yield from told
+
+
+def _ms(text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp() * 1_000
+    except ValueError:
+        return None
