@@ -26,6 +26,8 @@ HAND_OVERS: dict[str, str] = {
     "engine.delivery_count_exceeded": "a message that failed too often is dead-lettered",
     "engine.expire": "a message that expired here goes to the dead-letter queue",
     "engine.forward": "a message is forwarded to another entity",
+    "engine.transfer": "a transaction's message for another entity goes there",
+    "engine.transfer_refused": "a transaction's message that its target refuses is dead-lettered",
     "engine.send_back": "a message published past the front exchange goes back through it",
     "expired_unnumbered.return": "an arrival that expired in an inbox goes back to it",
     "scheduler.activate": "a scheduled message that is due becomes active",

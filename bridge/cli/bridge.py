@@ -114,7 +114,11 @@ class BridgeParts:
             on_full=namespace.note_full,
             on_missing=namespace.reconciler.due.complete,
             poison=namespace.poison,
-            companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
+            companion=Companion(
+                namespace.forwarding.lead,
+                namespace.forwarding.leave,
+                namespace.forwarding.transfer,
+            ),
             supervisor=supervisor,
             whole=namespace.reconciler.due.whole,
             looked=namespace.reconciler.due.looked,

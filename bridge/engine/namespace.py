@@ -63,6 +63,7 @@ from bridge.engine.deferral.receiving import DeferredReceiving
 from bridge.engine.definition_followers import DefinitionFollowers, HoldFollowers
 from bridge.engine.forwarding.forwarder import Forwarder
 from bridge.engine.forwarding.forwarding import Forwarding
+from bridge.engine.forwarding.transfer_forwarder import TransferForwarder
 from bridge.engine.held_entities import HeldEntities
 from bridge.engine.leaving import Leaving
 from bridge.engine.membership import Membership
@@ -338,14 +339,16 @@ class RabbitNamespace:
         ]
 
         # What uses the verbs.
+        find = partial(_find, self.directory, self._administration)
         self.forwarding = Forwarding(
             partial(
                 Forwarder,
                 services=services,
                 receiving=self._receiving,
                 sending=self._sending,
-                find=partial(_find, self.directory, self._administration),
-            )
+                find=find,
+            ),
+            partial(TransferForwarder, services=services, sending=self._sending, find=find),
         )
         self._clients = Clients(
             self,

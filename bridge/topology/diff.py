@@ -70,9 +70,11 @@ class Change:
     is_destructive: bool = False
 
 
-_ONE_EACH = (DEFERRED_SUFFIX, HISTORY_SUFFIX, SESSIONS_SUFFIX, SETTLED_SUFFIX, TRANSFER_SUFFIX)
+_ONE_EACH = (DEFERRED_SUFFIX, HISTORY_SUFFIX, SESSIONS_SUFFIX, SETTLED_SUFFIX)
+_MORE_EACH = (BUCKETS_SUFFIX, TRANSFER_SUFFIX)
 _COMES_AND_GOES = re.compile(
-    f"(?P<entity>.+?)(?:{'|'.join(map(re.escape, _ONE_EACH))}|{re.escape(BUCKETS_SUFFIX)}.*)"
+    f"(?P<entity>.+?)(?:{'|'.join(map(re.escape, _ONE_EACH))}"
+    f"|(?:{'|'.join(map(re.escape, _MORE_EACH))}).*)"
 )
 """Names of queues that bridges make while they run; no compiled topology contains these queues."""
 

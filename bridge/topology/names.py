@@ -188,6 +188,11 @@ def transfer_queue(entity: str) -> str:
     return resource_base(entity) + TRANSFER_SUFFIX
 
 
+def transfer_dead_letter_queue(entity: str) -> str:
+    """Queue: what the targets of the entity's transactions have not taken."""
+    return transfer_queue(entity) + DEAD_LETTER_SUFFIX
+
+
 def sessions_queue(entity: str, shard: int = 0) -> str:
     """Queue: the states of a shard's sessions; the queue's consumer owns the shard's messages."""
     return active_queue(entity, shard) + SESSIONS_SUFFIX

@@ -248,8 +248,17 @@ def deferred_queue(entity: str) -> Queue:
 
 def transfer_queue(entity: str) -> Queue:
     """Return the queue of what an entity's transactions send to others; the first transfer makes
-    it."""
-    return quorum_queue(names.transfer_queue(entity), {})
+    it.
+
+    One forwarder at a time gets its messages: RabbitMQ returns what that held in order.
+    """
+    return quorum_queue(names.transfer_queue(entity), {"x-single-active-consumer": True})
+
+
+def transfer_dead_letter_queue(entity: str) -> Queue:
+    """Return the queue of what the targets of an entity's transactions have not taken; the first
+    such message makes it."""
+    return quorum_queue(names.transfer_dead_letter_queue(entity), {})
 
 
 def sessions_queue(entity: str, shard: int = 0) -> Queue:

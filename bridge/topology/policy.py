@@ -25,6 +25,7 @@ from bridge.topology.names import (
     SESSIONS_SUFFIX,
     SETTLED_SUFFIX,
     SINK,
+    TRANSFER_SUFFIX,
     journal,
 )
 from bridge.topology.parts import HISTORY_BYTES_MAX, JOURNAL_BYTES_MAX, SETTLED_BYTES_MAX
@@ -100,7 +101,7 @@ def protection(queues: Iterable[Queue]) -> tuple[Policy, ...]:
     too: buckets, and with the bridge the bridges' own queues. If a catch-all dropped a bridge's
     request while another bridge is busy, a settlement would fail.
     """
-    inner = "|".join(map(escape, (INBOX_SUFFIX, DEFERRED_SUFFIX, SESSIONS_SUFFIX)))
+    inner = "|".join(map(escape, (INBOX_SUFFIX, DEFERRED_SUFFIX, SESSIONS_SUFFIX, TRANSFER_SUFFIX)))
     buckets = escape(BUCKETS_SUFFIX) + ".+"
     unlimited: dict[str, Value] = {"delivery-limit": DELIVERY_LIMIT_MAX}
     default: dict[str, Value] = {"overflow": "drop-head"}  # of no effect without a length

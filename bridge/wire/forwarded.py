@@ -1,6 +1,7 @@
 """Forwarded messages: the source that a message came from, and its number of hops.
 
-    source     short id of the entity, 6 bytes | u8: 1 for its dead letters, else 0
+    source     short id of the entity, 6 bytes | u8: 1 for its dead letters, 2 for what its
+               transactions send to other entities, else 0
     header     source | hops u8
 
 After the kill of a forwarder, the messages that it had not acked are forwarded again. Such a second
@@ -20,7 +21,9 @@ from bridge.wire.envelope import IDENTITY_BYTES, SOURCE_BYTES
 HOPS_MAX = 4
 """So often a message is forwarded at most (Azure, "Chaining Service Bus entities")."""
 
+_TRANSFERS = 2
 _NATIVE = struct.Struct(">qq")
+_PLACE = struct.Struct(">I")
 
 
 def source_of(short: bytes, *, is_dead_letter: bool) -> bytes:
@@ -30,6 +33,30 @@ def source_of(short: bytes, *, is_dead_letter: bool) -> bytes:
         short: the short id of the entity's incarnation.
     """
     return short + bytes((is_dead_letter,))
+
+
+def transfers_of(short: bytes) -> bytes:
+    """Return the bytes that name an entity as the source of its transactions' messages for others.
+
+    Args:
+        short: the short id of the entity's incarnation.
+    """
+    return short + bytes((_TRANSFERS,))
+
+
+def is_transfers(source: bytes) -> bool:
+    """Whether a source is that of an entity's transactions."""
+    return source[SOURCE_BYTES - 1] == _TRANSFERS
+
+
+def transferred_identity(transaction: bytes, place: int) -> bytes:
+    """Return the identity of the envelope of a transaction's message for another entity.
+
+    Args:
+        transaction: the transaction's id.
+        place: the message's number among those for other entities.
+    """
+    return hashlib.sha256(transaction + _PLACE.pack(place)).digest()[:IDENTITY_BYTES]
 
 
 def field(source: bytes, hops: int) -> FieldValue:

@@ -20,6 +20,8 @@ ELSEWHERE = {
     "engine.defer": "nobody of the load defers: test_deferral.py",
     "test.hop": "not a part of the bridge",
     "engine.forward": "nothing here forwards: test_forwarding.py",
+    "engine.transfer": "nothing here is a transaction: test_transfers.py",
+    "engine.transfer_refused": "nothing here is a transaction: test_transfers.py",
     "scheduler.move": "needs a schedule of minutes: the sidecar's own tests",
     "sequencer.again": "needs a failure of RabbitMQ: test_broker_kills.py",
 }

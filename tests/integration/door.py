@@ -133,7 +133,11 @@ async def open_door(
             endpoint,
             on_full=namespace.note_full,
             on_missing=namespace.reconciler.due.complete,
-            companion=Companion(namespace.forwarding.lead, namespace.forwarding.leave),
+            companion=Companion(
+                namespace.forwarding.lead,
+                namespace.forwarding.leave,
+                namespace.forwarding.transfer,
+            ),
             whole=namespace.reconciler.due.whole,
             looked=namespace.reconciler.due.looked,
             supervisor=supervisor,

@@ -88,7 +88,10 @@ def compiled(size: int) -> Callable[[], object]:
 def forwarded(size: int) -> Callable[[], object]:
     """Forwarding follows a change."""
     _, changes = changes_of(size)
-    forwarding = Forwarding(lambda path, entity: pytest.fail("nothing is led here"))
+    forwarding = Forwarding(
+        lambda path, entity: pytest.fail("nothing is led here"),
+        lambda front: pytest.fail("there are no transactions here"),
+    )
     forwarding.follow(Changes(after={each.path: each for each in map(queue, range(size))}))
     return lambda: forwarding.follow(changes)
 

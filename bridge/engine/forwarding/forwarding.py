@@ -1,5 +1,7 @@
 """The forwarders of this process: one for each forwarding entity that this process leads.
 
+An entity with a transfer queue has another one, for what its transactions send to others.
+
 The leader of a queue or topic forwards its messages, too: so a source has one forwarder at a time,
 and the order is kept. A leader that ends first forwards the messages that it holds.
 """
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterable
 
 from bridge.background.tasks import Tasks
 from bridge.engine.forwarding.forwarder import Forwarder
+from bridge.engine.forwarding.transfer_forwarder import TransferForwarder
 from bridge.model import entity as model
 from bridge.model.availability import refusal_of_receives
 from bridge.model.forwarding import target_of
@@ -20,6 +23,7 @@ from bridge.topology.definitions import incarnation_of
 from bridge.topology.entity_table import Changes
 
 MakeForwarder = Callable[[EntityPath, model.ReceiveEntity], Forwarder]
+MakeTransferForwarder = Callable[[str], TransferForwarder]
 _Key = tuple[str, SubQueue]
 
 log = logging.getLogger(__name__)
@@ -30,10 +34,13 @@ class Forwarding:
 
     Args:
         make: starts and returns a forwarder.
+        make_transfers: starts and returns the forwarder of a queue's or topic's transfer queue.
     """
 
-    def __init__(self, make: MakeForwarder) -> None:
+    def __init__(self, make: MakeForwarder, make_transfers: MakeTransferForwarder) -> None:
         self._make = make
+        self._make_transfers = make_transfers
+        self._transfers: dict[str, TransferForwarder] = {}
         self._sources: dict[_Key, model.ReceiveEntity] = {}
         self._of_front: dict[str, set[_Key]] = {}
         self._led: set[str] = set()
@@ -43,16 +50,25 @@ class Forwarding:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        return f"Forwarding({len(self._forwarders)} forwarders)"
+        count, transfers = len(self._forwarders), len(self._transfers)
+        return f"Forwarding({count} forwarders, {transfers} of transfers)"
 
     def lead(self, front: str) -> None:
         """Forward from a queue or topic: this process is its leader from now on."""
         self._led.add(front.lower())
         self._adjust(self._of_front.get(front.lower(), ()))
 
+    def transfer(self, front: str) -> None:
+        """Forward what transactions send to others: the entity has a transfer queue."""
+        if front.lower() not in self._transfers and not self._is_closed:
+            log.info("transfer.begins entity=%s", front)
+            self._transfers[front.lower()] = self._make_transfers(front)
+
     async def leave(self, front: str) -> None:
         """Stop forwarding from a queue or topic; wait until its forwarders have ended."""
         self._led.discard(front.lower())
+        if (transfers := self._transfers.pop(front.lower(), None)) is not None:
+            await transfers.close()
         self._adjust(self._of_front.get(front.lower(), ()))
         ending = [
             task
@@ -99,6 +115,8 @@ class Forwarding:
         """End all forwarders."""
         self._is_closed = True
         self._adjust(self._sources)
+        transfers, self._transfers = self._transfers, {}
+        await asyncio.gather(*(each.close() for each in transfers.values()))
         await asyncio.gather(*self._closing.values(), return_exceptions=True)
 
     def _adjust(self, keys: Iterable[_Key]) -> None:

@@ -83,6 +83,11 @@ class Decided:
         )
 
     @property
+    def has_any(self) -> bool:
+        """Whether the entity ever had a transaction that was decided."""
+        return bool(self._verdicts)
+
+    @property
     def open_count(self) -> int:
         """How many outcomes are not said to be carried out."""
         return len(self._open)

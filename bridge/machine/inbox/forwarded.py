@@ -14,14 +14,19 @@ import struct
 from collections import OrderedDict
 
 from bridge.wire.envelope import IDENTITY_BYTES, SOURCE_BYTES
+from bridge.wire.forwarded import is_transfers
 from bridge.wire.sections import MalformedEntry
 
 KEPT_MIN = 256
 """Above the largest number of unacked messages that a forwarder has published."""
 
+KEPT_MIN_OF_TRANSFERS = 1_024
+"""Above the largest number of transfers that a leader may have published when it is killed: its
+successor publishes them again, and the forwarder passes both on."""
+
 KEPT_MAX = 2_048
 TOTAL = 65_536
-"""1 MB in a snapshot; above 256 sources the minimum is kept of each."""
+"""1 MB in a snapshot; above 256 sources (64 of transfers) the minimum is kept of each."""
 
 SOURCES_MAX = 2_048
 """Above this number the source that has forwarded longest ago is forgotten."""
@@ -53,7 +58,8 @@ class Forwarded:
         self._sources.move_to_end(source)
         seen[identity] = None
         seen.move_to_end(identity)
-        kept = min(max(TOTAL // len(self._sources), KEPT_MIN), KEPT_MAX)
+        least = KEPT_MIN_OF_TRANSFERS if is_transfers(source) else KEPT_MIN
+        kept = min(max(TOTAL // len(self._sources), least), KEPT_MAX)
         while len(seen) > kept:
             seen.popitem(last=False)
 

@@ -182,7 +182,7 @@ class Leader:
         self._clock = clock
         self._made_again = made_again
         self._search = TargetSearch(self, looked)
-        self._transfers = TransferQueue(self)
+        self._transfers = TransferQueue(self, state.companion.transfers)
         self._deferred = DeferredQueues(self)
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -428,6 +428,7 @@ class Leader:
         self.meters.terms += 1
         self.is_ready = self.meters.is_active = self.has_begun = True
         self._state.companion.begin(self.name)
+        self._transfers.begin()
         self.on_leading()
         self._buckets.messages.fire()
         self._pump()

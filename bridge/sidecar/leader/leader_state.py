@@ -44,10 +44,12 @@ class Companion:
     Attributes:
         begin: called with the entity's name when a term has begun.
         end: called with the entity's name before the term ends; the term's end waits for it.
+        transfers: called with the entity's name when the term knows that it has a transfer queue.
     """
 
     begin: Callable[[str], None] = _nothing
     end: Callable[[str], Awaitable[None]] = _nothing_left
+    transfers: Callable[[str], None] = _nothing
 
 
 @dataclass(slots=True)

@@ -10,7 +10,10 @@ from bridge.topology.entity_table import EntityTable
 
 
 def _made() -> Forwarding:
-    return Forwarding(lambda path, entity: pytest.fail("nothing is led here"))
+    return Forwarding(
+        lambda path, entity: pytest.fail("nothing is led here"),
+        lambda front: pytest.fail("there are no transactions here"),
+    )
 
 
 def _kept(forwarding: Forwarding) -> dict[str, object]:

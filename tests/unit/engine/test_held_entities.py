@@ -42,7 +42,7 @@ async def test_a_source_that_is_held_has_no_forwarder() -> None:
     def make(path: EntityPath, entity: model.ReceiveEntity) -> Forwarder:
         raise RuntimeError(f"{path} has a forwarder")
 
-    table, forwarding = EntityTable(), Forwarding(make)
+    table, forwarding = EntityTable(), Forwarding(make, pytest.fail)
     forwarding.lead("orders")
     source = model.Queue(name="orders", forward_to="bills", held="run")
     held = table.apply({"orders": source})

@@ -9,7 +9,7 @@ rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824 '^orders\.
 rabbitmqctl --vhost shop set_policy busbridge.limit-9.size-1073741824.ttl-3600000 '^orders$' '{"delivery-limit":9,"max-length-bytes":1073741824,"message-ttl":3600000}' --priority 50 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.dead-letters '^.+/\$deadletterqueue$' '{"delivery-limit":2147483647}' --priority 1000 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.bridges '^\$sb/bridge/' '{"overflow":"drop-head"}' --priority 1000 --apply-to queues
-rabbitmqctl --vhost shop set_policy busbridge.inner '^(?:.+(?:/\$inbox|/\$deferred|/\$sessions|/\$scheduled/.+)|\$sb/lapsed)$' '{"delivery-limit":2147483647}' --priority 1000 --apply-to queues
+rabbitmqctl --vhost shop set_policy busbridge.inner '^(?:.+(?:/\$inbox|/\$deferred|/\$sessions|/\$transfer|/\$scheduled/.+)|\$sb/lapsed)$' '{"delivery-limit":2147483647}' --priority 1000 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.journals '^.+(?:/\$journal|/\$moved)$' '{"max-length-bytes":1073741824}' --priority 1000 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.settled '^.+/\$settled$' '{"max-length-bytes":67108864}' --priority 1000 --apply-to queues
 rabbitmqctl --vhost shop set_policy busbridge.sink '^\$sb/sink$' '{"max-length":0}' --priority 1000 --apply-to queues

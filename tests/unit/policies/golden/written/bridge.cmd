@@ -15,7 +15,7 @@ set "WORD5=^.+/\$deadletterqueue$"
 call rabbitmqctl --vhost shop set_policy busbridge.dead-letters "%%WORD5%%" "{""delivery-limit"":2147483647}" --priority 1000 --apply-to queues || exit /b 1
 set "WORD5=^\$sb/bridge/"
 call rabbitmqctl --vhost shop set_policy busbridge.bridges "%%WORD5%%" "{""overflow"":""drop-head""}" --priority 1000 --apply-to queues || exit /b 1
-set "WORD5=^(?:.+(?:/\$inbox|/\$deferred|/\$sessions|/\$scheduled/.+)|\$sb/lapsed)$"
+set "WORD5=^(?:.+(?:/\$inbox|/\$deferred|/\$sessions|/\$transfer|/\$scheduled/.+)|\$sb/lapsed)$"
 call rabbitmqctl --vhost shop set_policy busbridge.inner "%%WORD5%%" "{""delivery-limit"":2147483647}" --priority 1000 --apply-to queues || exit /b 1
 set "WORD5=^.+(?:/\$journal|/\$moved)$"
 call rabbitmqctl --vhost shop set_policy busbridge.journals "%%WORD5%%" "{""max-length-bytes"":1073741824}" --priority 1000 --apply-to queues || exit /b 1

@@ -1,0 +1,283 @@
+"""The forwarder of an entity's transfer queue, whose messages name their targets.
+
+    transfer queue -> waiting -> published to the target -> confirmed -> acked
+                         |
+                         +-- the target refuses it: a dead letter in `$Transfer/$DeadLetterQueue`
+
+One consumer at a time gets the queue's messages. RabbitMQ returns what that held in order, and
+before anything newer. What comes again has the identity that it had before: its target drops it.
+
+Where a message goes is decided once, as far as this process knows: what may be stored already is
+published again to the same place, whatever its target is like by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from bridge.background.tasks import Tasks
+from bridge.background.waits import Wait
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.errors import AckLost, BrokerError, NotStored
+from bridge.broker.handover import Publish
+from bridge.broker.queue_on_use import make_on_use
+from bridge.engine import texts
+from bridge.engine.clock import now_ms
+from bridge.engine.forwarding.forwarded_copy import CannotForward, refused
+from bridge.engine.sending.requests import Sending
+from bridge.engine.services import Services
+from bridge.machine.inbox.fanout import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
+from bridge.machine.queue.transfer_order import TransferOrder
+from bridge.message.transfers import dead_transfers
+from bridge.model import entity as model
+from bridge.model.availability import held_text, refusal_of_sends
+from bridge.model.errors import (
+    EntityNotFound,
+    MessageSizeExceeded,
+    QuotaExceeded,
+    ServerBusy,
+    ServiceBusError,
+)
+from bridge.model.tiers import message_size_max_bytes
+from bridge.topology import names, parts
+from bridge.wire import envelope, headers
+from bridge.wire.basic import Properties, bytes_in
+from bridge.wire.envelope import SILENT_PROPERTIES, Item
+from bridge.wire.sessions import session_id_in
+
+HELD = 128
+"""The most messages that are held at a time: fewer than a target recognizes when they come again
+(`machine.inbox.forwarded`)."""
+
+RETRY_S = 0.5
+CLOSE_S = 2.0
+
+FindTarget = Callable[[str, bool], Awaitable[model.Entity | None]]
+"""Returns an entity, or `None`; with True it is read from RabbitMQ now."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Transfer:
+    """A message of the transfer queue, held unacked.
+
+    Attributes:
+        target: the path of the entity that it goes to; "" if it names none.
+        tried: what was published of it, and may be stored; with the site of that hand-over.
+    """
+
+    delivery: Delivery
+    target: str
+    tried: tuple[Sequence[Publish], str] | None = None
+
+    @property
+    def key(self) -> str:
+        """The target's identity."""
+        return self.target.lower()
+
+
+class TransferForwarder:
+    """Forwards the messages that one entity's transactions send to others.
+
+    Args:
+        path: the entity's path.
+        find: returns a target's definition.
+    """
+
+    def __init__(
+        self, path: str, *, services: Services, sending: Sending, find: FindTarget
+    ) -> None:
+        self._path = path
+        self._queue = names.transfer_queue(path)
+        self._connections = services.connections
+        self._sender = services.sender
+        self._counters = services.counters
+        self._waits = services.supervisor.waits
+        self._sending = sending
+        self._find = find
+        self._order: TransferOrder[Transfer] = TransferOrder()
+        self._changed = asyncio.Event()
+        self._wait: Wait | None = None
+        self._moves = Tasks()
+        self._doubtful: set[str] = set()
+        self._has_dead_letters = False
+        self._is_closing = False
+        self._task = services.supervisor.keep(
+            "transfers", self._run, subject=path, may_end=lambda: self._is_closing
+        ).task
+
+    def __repr__(self) -> str:
+        return f"TransferForwarder({self._path!r}, {len(self._order)} waiting)"
+
+    async def close(self) -> None:
+        """Await what is on its way; RabbitMQ takes back all else."""
+        self._is_closing = True
+        self._changed.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await asyncio.wait((self._task,))
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        channel = await self._connections.route(self._queue).channel()
+        self._order = TransferOrder()
+        try:
+            channel.on_closed = lambda error: self._changed.set()
+            await channel.consumers.qos(HELD)
+            await channel.consumers.consume(
+                self._queue, self._take, on_cancel=lambda tag: channel.abandon()
+            )
+            while not self._is_closing:
+                self._changed.clear()
+                if channel.close_reason is not None:
+                    raise channel.close_reason.again()
+                has_gone = await self._pass_on(channel)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if has_gone else RETRY_S):
+                        await self._changed.wait()
+        finally:
+            self._end_wait()
+            channel.on_closed = None
+            await channel.close()
+
+    def _take(self, delivery: Delivery) -> None:
+        table = Properties.decode(delivery.properties).headers or {}
+        target = (bytes_in(table, headers.TRANSFER_TO) or b"").decode(errors="replace")
+        transfer = Transfer(delivery, target)
+        self._order.came(transfer.key, transfer)
+        self._changed.set()
+
+    async def _pass_on(self, channel: Channel) -> bool:
+        """Offer all that waits once; return whether nothing of it is left."""
+        moves: list[asyncio.Task[None]] = []
+        reason = ""
+        while (found := self._order.next()) is not None:
+            place, transfer = found
+            if channel.is_closed:
+                continue  # it comes again
+            try:
+                publishes, point = await self._publishes_of(transfer)
+            except (BrokerError, ServiceBusError) as error:
+                self._order.stop(place, transfer.key, transfer)
+                reason = reason or f"{transfer.target!r} takes nothing now: {error}"
+                log.info("transfer.waits entity=%s error=%s", self._path, error)
+            else:
+                moves.append(self._moves.start(self._move(place, transfer, publishes, point)))
+        if moves:
+            await asyncio.wait(moves)  # hand-overs go on when this is cancelled
+        if self._order.end_pass():
+            self._end_wait()
+            return True
+        self._begin_wait(reason or "RabbitMQ has not taken what transactions send to others")
+        return False
+
+    async def _publishes_of(self, transfer: Transfer) -> tuple[Sequence[Publish], str]:
+        """Return a message's publishes, and the site of its hand-over.
+
+        Raises:
+            BrokerError, ServiceBusError: it must wait.
+        """
+        if transfer.tried is not None:
+            return transfer.tried
+        body = transfer.delivery.body
+        try:
+            target = await self._target(transfer.target)
+            self._check(target, envelope.decode(body).items)
+            to = Publish(names.front(target.path), "", SILENT_PROPERTIES, body)
+            return (to,), "engine.transfer"
+        except CannotForward as cause:
+            log.warning("transfer.refused entity=%s reason=%s", self._path, cause)
+            reason, description = cause.reason, cause.description
+        except envelope.MalformedEnvelope as error:
+            log.warning("transfer.refused entity=%s error=%s", self._path, error)
+            reason, description = "", ""  # `dead_transfers` says what is wrong
+        await self._make_dead_letter_queue()
+        dead = dead_transfers(self._path, body, reason, description, now_ms())
+        return dead, "engine.transfer_refused"
+
+    async def _target(self, path: str) -> model.SendEntity:
+        """Return a target that a migration does not hold and that is not full.
+
+        Raises:
+            CannotForward: there is no such queue or topic.
+            ServerBusy, QuotaExceeded: it takes nothing now.
+        """
+        is_doubtful = path in self._doubtful
+        found = await self._find(path, is_doubtful) if path else None
+        if found is None and path and not is_doubtful:
+            found = await self._find(path, True)
+        self._doubtful.discard(path)
+        if not isinstance(found, model.Queue | model.Topic):
+            raise refused(EntityNotFound(texts.not_found(path)))
+        if found.held:
+            raise ServerBusy(held_text(found))
+        if full := self._sending.full(found):
+            raise QuotaExceeded(full)
+        return found
+
+    def _check(self, target: model.SendEntity, items: Sequence[Item]) -> None:
+        """Refuse what a target takes from no sender; raises `CannotForward`."""
+        if (disabled := refusal_of_sends(target)) is not None:
+            raise refused(disabled)
+        limit_bytes = message_size_max_bytes(target, self._sending.tier)
+        needs_session = isinstance(target, model.Queue) and target.requires_session
+        for item in items:
+            size_bytes = len(item.body)
+            if size_bytes > limit_bytes:
+                text = texts.too_large(target.path, size_bytes, limit_bytes)
+                raise refused(MessageSizeExceeded(text))
+            table = (Properties.decode(item.properties).headers or {}) if needs_session else {}
+            if needs_session and session_id_in(table) is None:
+                raise CannotForward(NO_SESSION_REASON, NO_SESSION_DESCRIPTION, is_for_good=True)
+
+    async def _make_dead_letter_queue(self) -> None:
+        if self._has_dead_letters:
+            return
+        queue = parts.transfer_dead_letter_queue(self._path)
+        async with self._connections.apart(queue.name) as lease:
+            await make_on_use(lease, queue, names.active_exchange(self._path))
+        self._has_dead_letters = True
+
+    async def _move(
+        self, place: int, transfer: Transfer, publishes: Sequence[Publish], point: str
+    ) -> None:
+        """Hand a message over; what has failed is offered again, unless RabbitMQ has it back."""
+        delivery = transfer.delivery
+        acks = ((delivery.channel, delivery.tag),)
+        is_refused = point == "engine.transfer_refused"
+        try:
+            if is_refused:
+                await self._sender.move(publishes, acks=acks, failpoint="engine.transfer_refused")
+            else:
+                await self._sender.move(publishes, acks=acks, failpoint="engine.transfer")
+        except (BrokerError, ServiceBusError) as error:
+            log.info("transfer.failed entity=%s error=%s", self._path, error)
+            if isinstance(error, AckLost) or delivery.channel.is_closed:
+                return  # it comes again
+            if is_refused:
+                self._has_dead_letters = False
+            is_stored_nowhere = isinstance(error, NotStored | ServiceBusError)
+            is_stored_nowhere = is_stored_nowhere and not getattr(error, "is_partial", False)
+            transfer.tried = None if is_stored_nowhere else (publishes, point)
+            self._doubtful.add(transfer.target)
+            self._order.failed(place, transfer.key, transfer)
+        else:
+            self._counters.forwarded += not is_refused
+            self._counters.unforwardable += is_refused
+
+    def _begin_wait(self, reason: str) -> None:
+        if self._wait is None:
+            self._wait = self._waits.begin(self._path, reason)
+        self._wait.reason = reason
+
+    def _end_wait(self) -> None:
+        if self._wait is not None:
+            self._wait.end()
+            self._wait = None
