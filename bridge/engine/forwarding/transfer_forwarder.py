@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
-class Transfer:
+class HeldTransfer:
     """A message of the transfer queue, held unacked.
 
     Attributes:
@@ -101,7 +101,7 @@ class TransferForwarder:
         self._waits = services.supervisor.waits
         self._sending = sending
         self._find = find
-        self._order: TransferOrder[Transfer] = TransferOrder()
+        self._order: TransferOrder[HeldTransfer] = TransferOrder()
         self._changed = asyncio.Event()
         self._wait: Wait | None = None
         self._moves = Tasks()
@@ -150,7 +150,7 @@ class TransferForwarder:
     def _take(self, delivery: Delivery) -> None:
         table = Properties.decode(delivery.properties).headers or {}
         target = (bytes_in(table, headers.TRANSFER_TO) or b"").decode(errors="replace")
-        transfer = Transfer(delivery, target)
+        transfer = HeldTransfer(delivery, target)
         self._order.came(transfer.key, transfer)
         self._changed.set()
 
@@ -178,7 +178,7 @@ class TransferForwarder:
         self._begin_wait(reason or "RabbitMQ has not taken what transactions send to others")
         return False
 
-    async def _publishes_of(self, transfer: Transfer) -> tuple[Sequence[Publish], str]:
+    async def _publishes_of(self, transfer: HeldTransfer) -> tuple[Sequence[Publish], str]:
         """Return a message's publishes, and the site of its hand-over.
 
         Raises:
@@ -246,7 +246,7 @@ class TransferForwarder:
         self._has_dead_letters = True
 
     async def _move(
-        self, place: int, transfer: Transfer, publishes: Sequence[Publish], point: str
+        self, place: int, transfer: HeldTransfer, publishes: Sequence[Publish], point: str
     ) -> None:
         """Hand a message over; what has failed is offered again, unless RabbitMQ has it back."""
         delivery = transfer.delivery
