@@ -74,6 +74,7 @@ ELSEWHERE = {
     "private RabbitMQ": "starts a RabbitMQ again (tests/acceptance/test_private.py)",
     "relay entities": "a relay's, not a bridge's (tests/conformance/test_relay.py)",
     "relay route": "a relay's, not a bridge's (tests/conformance/test_relay.py)",
+    "transfers": "runs for an entity that had a transaction (test_transfers.py)",
     "session ping": "as `REPEATED`; runs while another bridge owns a receiver's session",
 }
 

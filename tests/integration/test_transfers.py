@@ -24,6 +24,7 @@ from bridge.wire.commits import CommitContent, CommitVerdict
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
+from tests.integration.test_standing_work import Ended, EndingSupervisor, end_all
 
 QUEUES = (model.Queue(name="orders"), model.Queue(name="one"), model.Queue(name="two"))
 TRANSFER_QUEUE = names.transfer_queue("orders")
@@ -122,6 +123,20 @@ async def test_a_full_target_has_its_transfers_wait_and_others_pass(door: Door) 
     door.namespace._sending.note_changed("one")
     assert await received(door, "one", 2) == ["a", "c"]
     await until(lambda: not waits.sentences())
+
+
+async def test_a_forwarder_of_transfers_that_ends_comes_back(broker: Broker, vhost: str) -> None:
+    """Ended by an error or by a return."""
+    endpoint, supervisor = parse_url(broker.url_of(vhost)), EndingSupervisor()
+    url = broker.management_url
+    async with open_door(endpoint, url, *QUEUES, supervisor=supervisor) as door:
+        await until(lambda: len(door.sidecar.leading) == len(QUEUES))
+        await commit(door, ("one", "a"))
+        assert await received(door, "one", 1) == ["a"]
+        for error in (Ended(text="by the test"), None):
+            await end_all(supervisor, "transfers", error)
+            await commit(door, ("one", "b"))
+            assert await received(door, "one", 1) == ["b"]
 
 
 async def test_an_entity_without_transfers_has_no_forwarder_nor_queue(
