@@ -204,8 +204,8 @@ def main() -> int:
     options, rest = parser.parse_known_args()
 
     def measure(node: Node) -> list[Figure]:
-        url, management, *_ = options_of(node)[1::2]
-        broker = Broker(url, management)
+        url, management = options_of(node)[1::2]
+        broker = Broker(url, management.replace("//", "//guest:guest@"))
         with broker.fresh_vhost() as vhost, bridge_server([], *options_of(node)) as source:
             there = ("--rabbitmq-url", broker.url_of(vhost), "--management-url", management)
             with bridge_server(["sends"], *there) as target:
