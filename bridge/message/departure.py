@@ -5,6 +5,7 @@
 send_back, refuse, strand, end, finish,            repeated until done
 expire_lock, refresh
 dead_letter, again, defer                          by a client: one attempt; an error is the answer
+                                                   (repeated, when a transaction has decided it)
 drop                                               a second copy: an ack, no publish
 
 If a client's hand-over is refused, the message stays, and peeks are told so. If the outcome is
@@ -204,37 +205,52 @@ class Departure:
         description: str | None,
         changes: Table,
         told: Told,
+        *,
+        is_decided: bool = False,
     ) -> None:
         """Move a message to the dead-letter queue; it is published at the call.
 
         `told` gets an error when the message was not moved: it is still held, or RabbitMQ has taken
         it back.
 
+        Args:
+            is_decided: a transaction has decided it: it is moved until RabbitMQ has taken it back.
+
         Raises:
             Exception: its properties would be too large for RabbitMQ, or RabbitMQ takes no
                 messages now.
         """
         dead = _dead(source, held, reason, description, changes)
-        self._move(source, held, dead, "engine.dead_letter", Left.DEAD_LETTERED, told)
+        move = self._moved if is_decided else self._move
+        move(source, held, dead, "engine.dead_letter", Left.DEAD_LETTERED, told)
 
-    def again(self, source: MoveSource, held: Message, changes: Table, told: Told) -> None:
+    def again(
+        self,
+        source: MoveSource,
+        held: Message,
+        changes: Table,
+        told: Told,
+        *,
+        is_decided: bool = False,
+    ) -> None:
         """Put a message back with changed properties, its delivery count raised by 1.
 
         An expired message, or one that reaches its maximum delivery count, is ended instead. For
         the rest see `dead_letter`.
         """
+        move = self._moved if is_decided else self._move
         match fate_of_failed(held, source, self._now_ms()):
-            case Fate.EXPIRED:
+            case Fate.EXPIRED if not is_decided:  # else it expires when it comes again
                 self.finish(source, held, Fate.EXPIRED)
                 told(None)
             case Fate.DELIVERY_COUNT_EXCEEDED:
                 dead = _dead(source, held, *DELIVERY_COUNT_EXCEEDED, changes, failed=1)
-                self._move(source, held, dead, "engine.dead_letter", Left.DEAD_LETTERED, told)
+                move(source, held, dead, "engine.dead_letter", Left.DEAD_LETTERED, told)
             case _:
                 failures = held.failures + 1
-                move = moves.again(source, held, changes, failures, self._now_ms())
+                publishes = moves.again(source, held, changes, failures, self._now_ms())
                 source.putting_back(held, failures)
-                self._move(source, held, move, "engine.again", Left.REPLACED, told)
+                move(source, held, publishes, "engine.again", Left.REPLACED, told)
 
     def defer(self, source: MoveSource, held: Message, changes: Table, told: Told) -> None:
         """Move a message to its entity's deferred messages, its delivery count raised by 1.
@@ -291,6 +307,12 @@ class Departure:
         except BaseException:
             done(None)
             raise
+
+    def _moved(
+        self, source: MoveSource, held: Message, move: Move, point: str, how: Left, told: Told
+    ) -> None:
+        """See `_surely`; `told` is called at the end."""
+        self._until_moved(source, held, move, point, how, self.begun(source, told))
 
     def _show_again(self, source: MoveSource, held: Message, then: Callable[[], None]) -> None:
         """Tell peeks that a message is where it was, before it can be moved again."""

@@ -235,15 +235,18 @@ class SessionMessages:
 
     def stayed(self, holding: HeldMessage) -> None:
         """Undo `departing` or `putting_back` after a failed hand-over."""
+        self.let_go(holding)
+
+    def let_go(self, holding: HeldMessage) -> bool:
+        """Do what `stayed` does; return whether the receiver has the message again."""
         place = self.machine.find(holding.identity)
         if place is None:
-            return
-        where = holding.channel, holding.tag
-        effects = self.machine.stayed(place, where, now_ms=now_ms())
+            return False
+        effects = self.machine.stayed(place, (holding.channel, holding.tag), now_ms=now_ms())
         if effects is not None:
-            token = place.lock
-            self._loop.call_soon(self._end_lock, token)  # the caller puts the lock back first
+            self._loop.call_soon(self._end_lock, place.lock)  # the caller puts the lock back first
             self._do(effects)
+        return effects is None
 
     def putting_back(self, holding: HeldMessage, generation: int) -> None:
         """Note that a message is about to be published into its queue again."""

@@ -20,7 +20,9 @@ from bridge.engine.api import (
     OnSettled,
     Release,
 )
+from bridge.engine.clock import later
 from bridge.engine.services import Services
+from bridge.engine.sessions.messages import SessionMessages
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked
 from bridge.engine.settlement.owner import Owner
@@ -41,6 +43,9 @@ Answer = TypeVar("Answer")
 
 
 Defers = Callable[[Owner, HeldMessage, Table, Told], None]
+
+RETRY_S = 1.0
+"""The time between two attempts to carry out what a transaction has decided."""
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +95,64 @@ class Settling:
             self._count(disposition)
             done(None)
 
+    def carry_out(self, locked: Locked, disposition: Disposition, done: OnSettled) -> None:
+        """Carry out what a transaction has decided about a message that nobody else settles.
+
+        What has to be moved is tried again until it is moved. `done` is called once: with `None`
+        when RabbitMQ has been told, or with MessageLockLost: it has the message back.
+        """
+        owner, holding = locked
+        if not owner.holds(holding):
+            done(MessageLockLost(texts.LOCK_LOST))
+        elif isinstance(disposition, Complete):
+            self._complete(owner, holding, done)
+        elif goes_back(owner, disposition):
+            if let_go(owner, holding):
+                self._carry_out(owner, holding, disposition, lambda error: None)
+            self._count(disposition)
+            done(None)
+        else:
+            owner.departing(holding)
+            self._move(locked, disposition, done)
+
+    def _move(self, locked: Locked, disposition: Disposition, done: OnSettled) -> None:
+        """Move a message, until that is done; its ack is still to be written then."""
+        owner, holding = locked
+
+        def written(lost: BrokerError | None) -> None:
+            if lost is None:
+                self._count(disposition)
+            done(None if lost is None else MessageLockLost(texts.LOCK_LOST))
+
+        def moved(error: Exception | None) -> None:
+            if not owner.holds(holding):
+                done(MessageLockLost(texts.LOCK_LOST))
+                return
+            if error is None:
+                try:
+                    holding.channel.when_written(written)
+                    return
+                except BrokerError as lost:
+                    error = lost
+            log.warning("outcome.waits entity=%s number=%d error=%s", *_named(locked), error)
+            later(RETRY_S, partial(self._move, locked, disposition, done))
+
+        try:
+            match disposition:
+                case Abandon(properties=properties):
+                    self._departure.again(owner, holding, properties, moved, is_decided=True)
+                case DeadLetter(reason=reason, description=description, properties=properties):
+                    self._departure.dead_letter(
+                        *(owner, holding, reason, description, properties, moved),
+                        is_decided=True,
+                    )
+                case Defer(properties=properties):
+                    self._defer(owner, holding, properties, moved)
+                case _:
+                    raise AssertionError("`carry_out` does that")
+        except (BrokerError, ServiceBusError) as error:
+            moved(error)
+
     def _complete(self, owner: Owner, holding: HeldMessage, done: OnSettled) -> None:
         """Ack a message; it is settled when the kernel has the ack."""
 
@@ -115,7 +178,7 @@ class Settling:
         match disposition:
             case Complete():
                 raise AssertionError("`_complete` does that")
-            case Abandon(properties=properties) if not properties and not source.is_deferred:
+            case Abandon(properties=properties) if goes_back(source, disposition):
                 source.give_back(holding, "engine.abandon.rejected")
                 return False
             case Release():
@@ -189,7 +252,7 @@ class Settling:
         if lock is None:
             raise MessageLockLost(texts.LOCK_LOST)
         owner, holding = lock.held
-        if not _is_of(owner, path):
+        if not is_of(owner, path):
             self._locks.restore(token, lock)
             raise MessageLockLost(texts.LOCK_LOST)
         if not owner.holds(holding):
@@ -204,7 +267,7 @@ class Settling:
         """
         for token in tokens:
             held = self._locks.find(token)
-            if held is None or not _is_of(held[0], path):
+            if held is None or not is_of(held[0], path):
                 raise MessageLockLost(texts.LOCK_LOST)
         self._counters.renewed += len(tokens)
         return self._locks.renew(tokens)
@@ -214,6 +277,31 @@ class Settling:
         self._counters.locks_expired += 1
         if owner.holds(holding):
             owner.give_back(holding, "engine.lock.rejected")
+
+
+def goes_back(owner: Owner, disposition: Disposition) -> bool:
+    """Whether a disposition only makes a message available again, without a publish."""
+    if isinstance(disposition, Abandon):
+        return not disposition.properties and not owner.is_deferred
+    return isinstance(disposition, Release)
+
+
+def keep(owner: Owner, holding: HeldMessage) -> None:
+    """Keep a message for a transaction: the end of its session does not make it available."""
+    if isinstance(owner, SessionMessages):
+        owner.departing(holding)
+
+
+def let_go(owner: Owner, holding: HeldMessage) -> bool:
+    """Undo `keep`; return whether its receiver has the message again.
+
+    A message whose session has ended meanwhile is available instead.
+    """
+    return owner.let_go(holding) if isinstance(owner, SessionMessages) else True
+
+
+def _named(locked: Locked) -> tuple[EntityPath, int]:
+    return locked[0].path, locked[1].number
 
 
 def refusal(error: BrokerError | ServiceBusError) -> ServiceBusError:
@@ -235,7 +323,8 @@ def _answer(waiting: asyncio.Future[Answer], answer: Answer) -> None:
         waiting.set_result(answer)
 
 
-def _is_of(owner: Owner, path: EntityPath) -> bool:
+def is_of(owner: Owner, path: EntityPath) -> bool:
+    """Whether an owner's messages are those of a path."""
     here = owner.path
     return here == path or (here.key == path.key and here.sub_queue is path.sub_queue)
 

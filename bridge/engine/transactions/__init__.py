@@ -1,0 +1,1 @@
+"""Transactions: pinned locks, commits, and what becomes of them."""
