@@ -36,6 +36,7 @@ from bridge.topology.policy import MEBIBYTE
 from bridge.wire import envelope
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.imported import run_digest
+from bridge.wire.reply import Done
 
 FULL_S = 10.0
 """The time that an entity counts as full after its queue has refused a message: longer than its
@@ -109,9 +110,7 @@ class Sending:
         Raises:
             ServiceBusError: the messages are refused, and nobody is told.
         """
-        self.check_open(entity)
-        keys = BatchKeys(entity) if len(batch) > 1 else None
-        items = [self._checked(entity, outgoing, keys) for outgoing in batch]
+        items = self.checked(entity, batch)
         if not items:
             told(None)
             return
@@ -124,6 +123,16 @@ class Sending:
         body = self._encoded(Operation.SEND, entity, items)
         self._groups.leave(names.front(entity.path))
         self._publish(entity, body, len(items), told)
+
+    def checked(self, entity: model.SendEntity, batch: Sequence[Outgoing]) -> list[Item]:
+        """Check messages that belong together, and return them as items of an envelope.
+
+        Raises:
+            ServiceBusError: they are refused.
+        """
+        self.check_open(entity)
+        keys = BatchKeys(entity) if len(batch) > 1 else None
+        return [self._checked(entity, outgoing, keys) for outgoing in batch]
 
     async def begin_each(
         self, find: Callable[[], model.SendEntity], each: Iterator[Outgoing], told: OnSent
@@ -196,7 +205,7 @@ class Sending:
         if not items:
             return []
         body = self._encoded(Operation.SCHEDULE, entity, items)
-        numbers = await self._ask(entity, body)
+        numbers = (await self.ask_leader(entity, body)).numbers
         self._counters.scheduled += len(batch)
         return list(numbers)
 
@@ -209,14 +218,14 @@ class Sending:
         items = [self._checked(entity, outgoing) for outgoing in batch]
         body = envelope.encode(Operation.IMPORT, run_digest(run), items)
         self._check_size(entity, len(body))
-        await self._ask(entity, body)
+        await self.ask_leader(entity, body)
 
     async def cancel(self, entity: model.SendEntity, numbers: Sequence[int]) -> None:
         """Remove scheduled messages, all of them or none."""
         _check_status(entity)
         if not numbers:
             return
-        await self._ask(entity, envelope.encode_cancel(new_identity(), numbers))
+        await self.ask_leader(entity, envelope.encode_cancel(new_identity(), numbers))
         self._counters.cancelled += len(numbers)
 
     async def reschedule(
@@ -233,7 +242,7 @@ class Sending:
             return []
         body = envelope.encode_move(new_identity(), numbers, items)
         self._check_size(entity, len(body))
-        moved = await self._ask(entity, body)
+        moved = (await self.ask_leader(entity, body)).numbers
         self._counters.moved += len(batch)
         return list(moved)
 
@@ -270,14 +279,19 @@ class Sending:
             self._on_missing(entity.path)
         return error
 
-    async def _ask(self, entity: model.SendEntity, body: bytes) -> Sequence[int]:
+    async def ask_leader(self, entity: model.SendEntity, body: bytes) -> Done:
+        """Publish an envelope, behind what was sent before, and return its leader's answer.
+
+        Raises:
+            OperationTimeout: no answer has come; the envelope may be stored.
+            ServiceBusError: as the answer says, or the envelope is not stored, nor will be.
+        """
         front = names.front(entity.path)
         self._groups.leave(front)
         try:
-            done = await self._sender.ask(front, "", envelope.HEADERS, body, persistent=True)
+            return await self._sender.ask(front, "", envelope.HEADERS, body, persistent=True)
         except (ServiceBusError, Unroutable) as error:
             raise self._explained(entity, error) from error.__cause__
-        return done.numbers
 
     def check_open(self, entity: model.SendEntity) -> None:
         """Refuse sends to an entity that is disabled, held or full.

@@ -1,0 +1,329 @@
+"""The verbs of transactions: a commit is one envelope, asked about until its leader has decided.
+
+    begun ──locks lost, refused──► rolled back
+      │ published
+      ├── refused by the leader ──► rolled back
+      ├── decided ──► outcomes carried out, reported
+      └── no answer ──► asked again with the same envelope, for as long as the entity is there
+
+Nothing is published before all locks are known to be this bridge's, or another's that answers.
+From the publish on, they are not anybody else's until the verdict is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, cast
+
+from uuid import UUID
+
+from bridge.background.supervisor import Standing, Supervisor
+from bridge.background.tasks import Tasks
+from bridge.broker.failpoint import reach
+from bridge.engine import texts
+from bridge.engine.administration.directory import Directory
+from bridge.engine.api import DeadLetter, Disposition
+from bridge.engine.sending.requests import Sending
+from bridge.engine.settlement.locktable import Locked
+from bridge.engine.transaction_verbs import PinnedLock, PreparedSend, TransactionWork
+from bridge.engine.transactions import commit_content
+from bridge.engine.transactions.pins import LockPin
+from bridge.engine.transactions.pins_anywhere import PinsAnywhere
+from bridge.engine.transactions.reports import CarriedOutReports
+from bridge.machine.queue.locks import Lock
+from bridge.machine.transactions.refusals import rolled_back, several_entities
+from bridge.message.envelopes import Outgoing
+from bridge.model import entity as model
+from bridge.model.errors import (
+    EntityNotFound,
+    InternalError,
+    MessageSizeExceeded,
+    NotAllowed,
+    OperationTimeout,
+    ServerBusy,
+    ServiceBusError,
+    TransactionInDoubt,
+    TransactionRolledBack,
+)
+from bridge.model.name import EntityPath, SubQueue
+from bridge.topology import names
+from bridge.topology.definitions import incarnation_of
+from bridge.wire import commits
+from bridge.wire.commits import CommitVerdict, OutcomeKind
+
+IN_DOUBT_S: Final = 20.0
+"""So long a client waits for the answer to a commit."""
+
+AGAIN_S: Final = 1.0
+"""The time until a leader is asked again."""
+
+WRITTEN_S: Final = 5.0
+"""So long a decided commit's answer waits for its settlements, which go on."""
+
+IN_DOUBT = "Nobody knows yet whether the transaction is committed: {reason}."
+
+log = logging.getLogger(__name__)
+
+
+class Transactions:
+    """See `TransactionVerbs`.
+
+    Args:
+        first_use: returns when all bridges know that an entity has transactions; called with the
+            path of a queue, a topic or a subscription.
+        check_known: raises ServerBusy while a bridge of the namespace does not know a feature.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        sending: Sending,
+        pins: PinsAnywhere,
+        reports: CarriedOutReports,
+        supervisor: Supervisor,
+        first_use: Callable[[str], Awaitable[None]],
+        check_known: Callable[[str], None],
+    ) -> None:
+        self._directory = directory
+        self._sending = sending
+        self._pins = pins
+        self._reports = reports
+        self._supervisor = supervisor
+        self._first_use = first_use
+        self._check_known = check_known
+        self._committing: dict[_Commit, Standing] = {}
+        self._tasks = Tasks()
+
+    def __repr__(self) -> str:
+        return f"Transactions({len(self._committing)} are committed)"
+
+    @property
+    def tier(self) -> model.Tier:
+        """The namespace's tier."""
+        return self._sending.tier
+
+    @property
+    def bytes_max(self) -> int:
+        """RabbitMQ's largest message."""
+        return self._sending.message_bytes_max
+
+    @property
+    def in_doubt(self) -> int:
+        """How many commits are published whose verdict is not known."""
+        return len(self._committing)
+
+    def check(self) -> None:
+        """Raise what keeps a transaction from being declared now."""
+        self._check_known(commits.FEATURE)
+
+    def prepare(
+        self, pinned: EntityPath, target: EntityPath, batch: Sequence[Outgoing]
+    ) -> PreparedSend:
+        """Check messages; see `TransactionVerbs.prepare`."""
+        items = self._sending.checked(self._directory.send_entity(target), batch)
+        return commit_content.prepared(pinned, target, items)
+
+    async def pin(self, path: EntityPath, lock_token: UUID) -> PinnedLock:
+        """Keep a lock; see `TransactionVerbs.pin`."""
+        return await self._pins.pin(path, lock_token)
+
+    def release(self, pins: Iterable[PinnedLock]) -> None:
+        """Let locks go on; see `TransactionVerbs.release`."""
+        for each in pins:
+            self._pins.release(_pin(each))
+
+    def size_bytes(self, work: TransactionWork) -> int:
+        """Return the size of a commit; see `TransactionVerbs.size_bytes`."""
+        return commit_content.size_bytes(work)
+
+    async def commit(self, work: TransactionWork) -> None:
+        """Carry out all, or nothing; see `TransactionVerbs.commit`."""
+        loop = asyncio.get_running_loop()
+        in_doubt_s = loop.time() + IN_DOUBT_S
+        pins = [_pin(each) for each, _ in work.settlements]
+        if not (work.sends or pins or work.cancels):
+            return
+        try:
+            async with asyncio.timeout(IN_DOUBT_S):
+                one = await self._ready(work, pins)
+        except TimeoutError as error:
+            self.release(pins)
+            raise rolled_back(OperationTimeout("not all bridges have answered in time")) from error
+        except ServiceBusError as error:
+            self.release(pins)
+            raise rolled_back(error) from error
+        except BaseException:
+            self.release(pins)
+            raise
+        standing = self._supervisor.repeat(
+            "commit", partial(self._settle, one), subject=work.pinned.entity
+        )
+        self._committing[one] = standing
+        standing.task.add_done_callback(partial(self._ended, one))
+        await asyncio.wait({one.told}, timeout=max(in_doubt_s - loop.time(), 0.0))
+        if not one.told.done():
+            raise TransactionInDoubt(IN_DOUBT.format(reason=one.reason))
+        if (error := one.told.result()) is not None:
+            raise error
+
+    async def close(self) -> None:
+        """Ask about no commit any more; whoever waits is in doubt."""
+        standing = [each.task for each in self._committing.values()]
+        for each in standing:
+            each.cancel()
+        await asyncio.gather(*standing, return_exceptions=True)
+        self._tasks.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._reports.close()
+
+    async def _ready(self, work: TransactionWork, pins: Sequence[LockPin]) -> _Commit:
+        """Check all that may refuse a commit here, and take its locks.
+
+        Raises:
+            ServiceBusError: it is refused; no lock is taken.
+        """
+        entity = self._directory.send_entity(work.pinned)
+        settled = {each.path.entity: each.path.entity for each in pins}
+        for path in settled:
+            if names.front_path(path).lower() != entity.path.lower():
+                raise several_entities()
+        for pin, disposition in work.settlements:
+            if isinstance(disposition, DeadLetter) and pin.path.sub_queue is SubQueue.DEAD_LETTER:
+                raise NotAllowed(texts.DEAD_LETTER_AGAIN.format(entity=pin.path))
+        if entity.held:
+            self._sending.check_open(entity)
+        body = commit_content.encode(work, entity)
+        if len(body) > self.bytes_max:
+            raise MessageSizeExceeded(texts.too_large(entity.path, len(body), self.bytes_max))
+        for path in (entity.path, *settled):
+            await self._first_use(path)
+        for pin in pins:
+            await self._pins.prove(pin)
+        taken: list[tuple[LockPin, Lock[Locked] | None, Disposition]] = []
+        try:
+            for pin, (_, disposition) in zip(pins, work.settlements, strict=True):
+                taken.append((pin, self._pins.take(pin), disposition))
+        except ServiceBusError:
+            for pin, lock, _ in taken:
+                if lock is not None:
+                    self._pins.put_back(pin, lock)
+            raise
+        return _Commit(work, entity, body, taken)
+
+    async def _settle(self, one: _Commit) -> None:
+        """Ask until the leader has decided, and do what it says."""
+        verdict = await self._verdict(one)
+        if verdict is None:
+            self._put_back(one)
+            return
+        kind, reason = verdict
+        if kind is CommitVerdict.REFUSED:
+            one.tell(TransactionRolledBack(f"The transaction was rolled back: {reason}"))
+            self._put_back(one)
+            return
+        reach("engine.commit.decided")
+        own = [self._start(one, each) for each in one.taken if each[1] is not None]
+        for each in one.taken:
+            if each[1] is None:
+                self._start(one, each)
+        one.taken = []
+        if own:
+            await asyncio.wait(own, timeout=WRITTEN_S)
+        one.tell(None)
+
+    async def _verdict(self, one: _Commit) -> tuple[CommitVerdict, str] | None:
+        """Return verdict and reason; `None`: the envelope is not stored, or its entity is gone."""
+        while True:
+            try:
+                reach("engine.commit.begun")
+                one.may_be_stored, was_stored = True, one.may_be_stored
+                try:
+                    done = await self._sending.ask_leader(one.entity, one.body)
+                except (ServerBusy, EntityNotFound, MessageSizeExceeded):
+                    one.may_be_stored = was_stored
+                    raise
+                return commits.decode_verdict(done.content)
+            except ServiceBusError as error:
+                one.reason = str(error)
+                if not one.may_be_stored:
+                    one.tell(rolled_back(error))
+                    return None
+                if self._is_gone(one.entity):
+                    one.tell(TransactionInDoubt(IN_DOUBT.format(reason="its entity is gone")))
+                    return None
+                log.info("commit.unanswered entity=%s error=%s", one.entity.path, error)
+            await asyncio.sleep(AGAIN_S)
+
+    def _is_gone(self, entity: model.SendEntity) -> bool:
+        there = self._directory.find(entity.path)
+        return there is None or incarnation_of(there) != incarnation_of(entity)
+
+    def _start(
+        self, one: _Commit, each: tuple[LockPin, Lock[Locked] | None, Disposition]
+    ) -> asyncio.Task[None]:
+        return self._tasks.start(self._carry_out(one, *each), "outcome")
+
+    async def _carry_out(
+        self, one: _Commit, pin: LockPin, lock: Lock[Locked] | None, disposition: Disposition
+    ) -> None:
+        """Carry out an outcome; what fails is left to whoever gets the message next."""
+        try:
+            is_done = await self._pins.carry_out(pin, lock, disposition)
+        except ServiceBusError as error:
+            log.info("outcome.unanswered entity=%s error=%s", pin.path, error)
+            return
+        kind, details = commit_content.outcome_of(disposition)
+        if is_done and (kind is not OutcomeKind.ABANDON or details):
+            self._reports.note(one.entity.path, pin.message)
+
+    def _put_back(self, one: _Commit) -> None:
+        taken, one.taken = one.taken, []
+        for pin, lock, _ in taken:
+            self._pins.put_back(pin, lock)
+
+    def _ended(self, one: _Commit, task: asyncio.Task[None]) -> None:
+        """Take the end of a commit: of one whose verdict is unknown the process ends, too."""
+        self._committing.pop(one, None)
+        one.tell(TransactionInDoubt(IN_DOUBT.format(reason="the bridge stops")))
+
+
+class _Commit:
+    """A commit whose locks are taken.
+
+    Attributes:
+        taken: each lock, `None` for another bridge's, and what becomes of its message.
+        told: what the client is told, as soon as that is known.
+        reason: why there is no answer yet.
+        may_be_stored: whether its envelope was published.
+    """
+
+    def __init__(
+        self,
+        work: TransactionWork,
+        entity: model.SendEntity,
+        body: bytes,
+        taken: list[tuple[LockPin, Lock[Locked] | None, Disposition]],
+    ) -> None:
+        self.work = work
+        self.entity = entity
+        self.body = body
+        self.taken = taken
+        self.told: asyncio.Future[ServiceBusError | None] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self.reason = "RabbitMQ, or the entity's leader, has not answered in time"
+        self.may_be_stored = False
+
+    def tell(self, error: ServiceBusError | None) -> None:
+        """Tell the client, unless it is told."""
+        if not self.told.done():
+            self.told.set_result(error)
+
+
+def _pin(pinned: PinnedLock) -> LockPin:
+    if not isinstance(pinned, LockPin):
+        raise InternalError("The lock was not pinned by the engine.")
+    return cast(LockPin, pinned)
