@@ -47,6 +47,8 @@ POINTS: dict[str, str] = {
     "disposal.begun": "the deletion of an idle entity has no way back",
     "disposal.removed": "the objects of an idle entity were deleted, not its definition",
     "engine.abandon.rejected": "a message was abandoned: rejected, to be delivered again",
+    "engine.commit.begun": "all that may refuse a commit here is checked, and nothing is published",
+    "engine.commit.decided": "a commit is decided, and none of its outcomes is carried out",
     "engine.complete.acked": "a message was completed: acked",
     "engine.deferred.declared": "the queue of an entity's deferred messages was made",
     "engine.deferred.answered": "an ask for deferred messages was answered and acked",

@@ -90,6 +90,10 @@ from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.engine.settlement.settling import Settling
 from bridge.engine.state import Health, MadeAgain
 from bridge.engine.transaction_verbs import TransactionVerbs
+from bridge.engine.transactions.pins import Pins, inquire
+from bridge.engine.transactions.pins_anywhere import PinsAnywhere
+from bridge.engine.transactions.reports import CarriedOutReports
+from bridge.engine.transactions.transactions import Transactions
 from bridge.machine.browse.counted_dead_letters import LookedThrough
 from bridge.machine.inbox.arrival import MALFORMED_MESSAGE
 from bridge.machine.inbox.standbys import Standbys
@@ -153,7 +157,8 @@ class RabbitNamespace:
         state: the engine's health.
         transactional: awaited before the envelope of a commit: its entities may have transactions.
         findings: the features of Service Bus that this RabbitMQ lacks, by the last `apply`.
-        transactions: the verbs of transactions, which are not offered.
+        transacting: the verbs of transactions.
+        transactions: the same for gateways; they are not offered.
     """
 
     transactions: TransactionVerbs | None = None
@@ -332,6 +337,19 @@ class RabbitNamespace:
         self.transactional = FirstTransactions(
             self._administration, self.directory.find, self.check_known, followers
         )
+        self._pins = Pins(
+            self._locks, self._settling, supervisor, partial(inquire, self.directory, self._sending)
+        )
+        self._pins_anywhere = PinsAnywhere(self._peers, self._locks, self._pins, self._usage.note)
+        self.transacting = Transactions(
+            self.directory,
+            self._sending,
+            self._pins_anywhere,
+            CarriedOutReports(self._sender),
+            supervisor,
+            self.transactional,
+            self.check_known,
+        )
         self._administration.on_changed += [
             self.reconciler.note,
             self._sending.note_changed,
@@ -429,6 +447,9 @@ class RabbitNamespace:
     async def close(self) -> None:
         """Close all parts; locked and buffered messages return to their queues."""
         await self.forwarding.close()
+        await self.transacting.close()
+        await self._pins.close()
+        await self._pins_anywhere.close()
         await self._receiving.end(self._locks.end_all())
         self._locks.close()
         await _moved(self._departure)

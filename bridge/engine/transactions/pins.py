@@ -17,8 +17,10 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.receiving_channel import ReceivingChannel
 from bridge.broker.errors import BrokerError
 from bridge.engine import texts
+from bridge.engine.administration.directory import Directory
 from bridge.engine.api import Disposition, OnSettled
 from bridge.engine.clock import later, now_ms
+from bridge.engine.sending.requests import Sending
 from bridge.engine.sessions.messages import SessionMessages
 from bridge.engine.settlement.disposition_fields import disposition_of
 from bridge.engine.settlement.held_message import HeldMessage
@@ -215,6 +217,15 @@ class Pins:
 
 def _noted(error: ServiceBusError | None) -> None:
     """Do nothing: what was lost comes again, and whoever gets it asks."""
+
+
+async def inquire(directory: Directory, sending: Sending, path: str, body: bytes) -> bytes:
+    """Ask the leader of a queue or topic; return the content of its answer.
+
+    Raises:
+        ServiceBusError: it has not answered.
+    """
+    return (await sending.ask_leader(directory.send_entity(EntityPath(path)), body)).content
 
 
 async def prove(channel: Channel) -> None:

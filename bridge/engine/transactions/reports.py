@@ -75,9 +75,7 @@ class CarriedOutReports:
                 except (BrokerError, ServiceBusError) as error:
                     reported(front, part, error)
 
-    def _reported(
-        self, front: str, messages: list[LockedMessage], error: Exception | None
-    ) -> None:
+    def _reported(self, front: str, messages: list[LockedMessage], error: Exception | None) -> None:
         if error is None:
             return
         log.info("report.failed entity=%s outcomes=%d error=%s", front, len(messages), error)

@@ -16,8 +16,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, cast
-
+from typing import Final
 from uuid import UUID
 
 from bridge.background.supervisor import Standing, Supervisor
@@ -27,6 +26,7 @@ from bridge.engine import texts
 from bridge.engine.administration.directory import Directory
 from bridge.engine.api import DeadLetter, Disposition
 from bridge.engine.sending.requests import Sending
+from bridge.engine.settlement.disposition_fields import outcome_of
 from bridge.engine.settlement.locktable import Locked
 from bridge.engine.transaction_verbs import PinnedLock, PreparedSend, TransactionWork
 from bridge.engine.transactions import commit_content
@@ -166,8 +166,8 @@ class Transactions:
         await asyncio.wait({one.told}, timeout=max(in_doubt_s - loop.time(), 0.0))
         if not one.told.done():
             raise TransactionInDoubt(IN_DOUBT.format(reason=one.reason))
-        if (error := one.told.result()) is not None:
-            raise error
+        if (refused := one.told.result()) is not None:
+            raise refused
 
     async def close(self) -> None:
         """Ask about no commit any more; whoever waits is in doubt."""
@@ -275,7 +275,7 @@ class Transactions:
         except ServiceBusError as error:
             log.info("outcome.unanswered entity=%s error=%s", pin.path, error)
             return
-        kind, details = commit_content.outcome_of(disposition)
+        kind, details = outcome_of(disposition)
         if is_done and (kind is not OutcomeKind.ABANDON or details):
             self._reports.note(one.entity.path, pin.message)
 
@@ -326,4 +326,4 @@ class _Commit:
 def _pin(pinned: PinnedLock) -> LockPin:
     if not isinstance(pinned, LockPin):
         raise InternalError("The lock was not pinned by the engine.")
-    return cast(LockPin, pinned)
+    return pinned
