@@ -93,7 +93,7 @@ from bridge.engine.transaction_verbs import TransactionVerbs
 from bridge.engine.transactions.pins import Pins, inquire
 from bridge.engine.transactions.pins_anywhere import PinsAnywhere
 from bridge.engine.transactions.reports import CarriedOutReports
-from bridge.engine.transactions.transactions import Transactions
+from bridge.engine.transactions.transacting import Transacting
 from bridge.machine.browse.counted_dead_letters import LookedThrough
 from bridge.machine.inbox.arrival import MALFORMED_MESSAGE
 from bridge.machine.inbox.standbys import Standbys
@@ -341,7 +341,7 @@ class RabbitNamespace:
             self._locks, self._settling, supervisor, partial(inquire, self.directory, self._sending)
         )
         self._pins_anywhere = PinsAnywhere(self._peers, self._locks, self._pins, self._usage.note)
-        self.transacting = Transactions(
+        self.transacting = Transacting(
             self.directory,
             self._sending,
             self._pins_anywhere,

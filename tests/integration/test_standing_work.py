@@ -69,6 +69,8 @@ ACCESS = frozenset({"issuer keys", "rules file"})
 """Work of a bridge that has a rules file."""
 
 ELSEWHERE = {
+    "commit": "as `REPEATED`; runs until a leader has decided (test_transactions.py)",
+    "inquiry": "as `REPEATED`; runs until a leader has answered (test_transactions.py)",
     "clients of sessions": "as `REPEATED`; runs while a client of the library has a session",
     "other bridges": "runs in a whole bridge (test_standbys.py)",
     "private RabbitMQ": "starts a RabbitMQ again (tests/acceptance/test_private.py)",

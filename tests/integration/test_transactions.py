@@ -22,8 +22,8 @@ from bridge.engine.api import (
     ReceiveMode,
 )
 from bridge.engine.transaction_verbs import PinnedLock, TransactionWork
-from bridge.engine.transactions import pins, transactions
-from bridge.engine.transactions.transactions import Transactions
+from bridge.engine.transactions import commit_content, pins, transacting
+from bridge.engine.transactions.transacting import Transacting
 from bridge.model import entity as model
 from bridge.model.errors import (
     MessageLockLost,
@@ -71,7 +71,7 @@ class Client:
     """A transaction as a gateway has it."""
 
     def __init__(self, door: Door, path: EntityPath | None = None) -> None:
-        self.verbs: Transactions = door.namespace.transacting
+        self.verbs: Transacting = door.namespace.transacting
         self.path = path or door.path
         self.settlements: list[tuple[PinnedLock, Disposition]] = []
         self.sends: list[str] = []
@@ -244,7 +244,7 @@ async def test_a_commit_in_doubt_is_decided_later(
     endpoint: Endpoint, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a leader nobody knows; the locks are kept, and carried out when one is there."""
-    monkeypatch.setattr(transactions, "IN_DOUBT_S", 2.0)
+    monkeypatch.setattr(transacting, "IN_DOUBT_S", 2.0)
     async with member(endpoint, broker, ORDERS) as leading:
         await leading.send("a")
         async with member(endpoint, broker, with_sidecar=False) as door:
@@ -294,3 +294,35 @@ async def test_a_commit_settles_what_another_bridge_holds(
             await session.settle(received[2], Complete())
             await session.close()
             await send_to_session(first, "a", "1", "2", "3")
+
+
+async def test_a_bridge_asks_about_what_another_one_has_pinned_and_left(
+    endpoint: Endpoint, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session's message is never in RabbitMQ's hands meanwhile: its owner asks the leader."""
+    async with (
+        member(endpoint, broker, SESSIONS) as first,
+        member(endpoint, broker, with_sidecar=False) as second,
+    ):
+        await until(lambda: bool(second.namespace.directory.namespace.queues))
+        await SessionClient(first).accept("nobody's")
+        await send_to_session(first, "a", "1", "2")
+        session = await SessionClient(second).accept("a")
+        left, committed = await session.receive(2)
+        monkeypatch.setattr(pins, "PIN_MS", 1_000)
+        for each in (left, committed):
+            transaction = Client(second)
+            await transaction.settle(each, Complete())
+        entity = second.namespace.directory.send_entity(second.path)
+        body = commit_content.encode(transaction.work(), entity)
+        await second.namespace._sending.ask_leader(entity, body)
+        (again,) = await session.receive(1)
+        assert (again.record.body, again.delivery_count) == (b"1", 1)
+        last = Client(second)
+        await last.settle(again, Complete())
+        await last.commit()
+        await until(lambda: first.namespace.counters.completed == 2)
+        await session.close()
+        await send_to_session(first, "a", "3")
+        session = await SessionClient(first).accept("a")
+        assert [each.record.body for each in await session.receive(1)] == [b"3"]

@@ -239,8 +239,7 @@ class SessionMessages:
 
     def let_go(self, holding: HeldMessage) -> bool:
         """Do what `stayed` does; return whether the receiver has the message again."""
-        place = self.machine.find(holding.identity)
-        if place is None:
+        if (place := self.machine.find(holding.identity)) is None:
             return False
         effects = self.machine.stayed(place, (holding.channel, holding.tag), now_ms=now_ms())
         if effects is not None:

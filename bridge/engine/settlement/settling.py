@@ -286,14 +286,14 @@ def goes_back(owner: Owner, disposition: Disposition) -> bool:
     return isinstance(disposition, Release)
 
 
-def keep(owner: Owner, holding: HeldMessage) -> None:
+def keep_out(owner: Owner, holding: HeldMessage) -> None:
     """Keep a message for a transaction: the end of its session does not make it available."""
     if isinstance(owner, SessionMessages):
         owner.departing(holding)
 
 
 def let_go(owner: Owner, holding: HeldMessage) -> bool:
-    """Undo `keep`; return whether its receiver has the message again.
+    """Undo `keep_out`; return whether its receiver has the message again.
 
     A message whose session has ended meanwhile is available instead.
     """

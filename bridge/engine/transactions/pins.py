@@ -26,7 +26,7 @@ from bridge.engine.settlement.disposition_fields import disposition_of
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked, ProcessLocks
 from bridge.engine.settlement.owner import Owner
-from bridge.engine.settlement.settling import Settling, is_of, keep, let_go
+from bridge.engine.settlement.settling import Settling, is_of, keep_out, let_go
 from bridge.engine.transaction_verbs import PinnedLock
 from bridge.machine.queue.inquiries import locked_message
 from bridge.machine.queue.locks import Lock
@@ -113,7 +113,7 @@ class Pins:
         if pinned is None:
             raise MessageLockLost(texts.LOCK_LOST)
         owner, holding = pinned
-        keep(owner, holding)
+        keep_out(owner, holding)
         due_ms = self._clock() + PIN_MS
         self._ends[token] = due_ms, is_peers
         self._alarm.set(due_ms)

@@ -29,7 +29,7 @@ from bridge.engine.transaction_verbs import PinnedLock, TransactionWork
 from bridge.engine.transactions.pins import Pins
 from bridge.engine.transactions.pins_anywhere import PinsAnywhere
 from bridge.engine.transactions.reports import CarriedOutReports
-from bridge.engine.transactions.transactions import Transactions
+from bridge.engine.transactions.transacting import Transacting
 from bridge.machine.inbox import arrival
 from bridge.machine.inbox.arrival import Commit
 from bridge.machine.inbox.commits import apply_transaction
@@ -222,7 +222,7 @@ class Bridge:
         async def first_use(path: str) -> None:
             await asyncio.sleep(0.1)
 
-        self.verbs = Transactions(
+        self.verbs = Transacting(
             directory, sending, anywhere, reports, supervisor, first_use, lambda feature: None
         )
         self.received: dict[UUID, int] = {}

@@ -68,7 +68,7 @@ IN_DOUBT = "Nobody knows yet whether the transaction is committed: {reason}."
 log = logging.getLogger(__name__)
 
 
-class Transactions:
+class Transacting:
     """See `TransactionVerbs`.
 
     Args:
@@ -98,7 +98,7 @@ class Transactions:
         self._tasks = Tasks()
 
     def __repr__(self) -> str:
-        return f"Transactions({len(self._committing)} are committed)"
+        return f"Transacting({len(self._committing)} are committed)"
 
     @property
     def tier(self) -> model.Tier:
