@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.message.departure import MoveSource
@@ -35,3 +35,14 @@ class Owner(MoveSource, Protocol):
 
     def stayed(self, holding: HeldMessage) -> None:
         """Undo `departing` after a failed hand-over."""
+
+
+@runtime_checkable
+class OwnerOfSessions(Protocol):
+    """An owner whose messages are available again when their sessions end."""
+
+    def departing(self, holding: HeldMessage) -> None:
+        """Note that the end of its session does not make a message available."""
+
+    def let_go(self, holding: HeldMessage) -> bool:
+        """Undo `departing`; return whether its receiver has the message again."""

@@ -22,10 +22,9 @@ from bridge.engine.api import (
 )
 from bridge.engine.clock import later
 from bridge.engine.services import Services
-from bridge.engine.sessions.messages import SessionMessages
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked
-from bridge.engine.settlement.owner import Owner
+from bridge.engine.settlement.owner import Owner, OwnerOfSessions
 from bridge.machine.queue.locks import Lock
 from bridge.machine.queue.second_copies import Left
 from bridge.message.departure import Told
@@ -288,7 +287,7 @@ def goes_back(owner: Owner, disposition: Disposition) -> bool:
 
 def keep_out(owner: Owner, holding: HeldMessage) -> None:
     """Keep a message for a transaction: the end of its session does not make it available."""
-    if isinstance(owner, SessionMessages):
+    if isinstance(owner, OwnerOfSessions):
         owner.departing(holding)
 
 
@@ -297,7 +296,7 @@ def let_go(owner: Owner, holding: HeldMessage) -> bool:
 
     A message whose session has ended meanwhile is available instead.
     """
-    return owner.let_go(holding) if isinstance(owner, SessionMessages) else True
+    return owner.let_go(holding) if isinstance(owner, OwnerOfSessions) else True
 
 
 def _named(locked: Locked) -> tuple[EntityPath, int]:

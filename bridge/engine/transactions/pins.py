@@ -21,11 +21,10 @@ from bridge.engine.administration.directory import Directory
 from bridge.engine.api import Disposition, OnSettled
 from bridge.engine.clock import later, now_ms
 from bridge.engine.sending.requests import Sending
-from bridge.engine.sessions.messages import SessionMessages
 from bridge.engine.settlement.disposition_fields import disposition_of
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked, ProcessLocks
-from bridge.engine.settlement.owner import Owner
+from bridge.engine.settlement.owner import Owner, OwnerOfSessions
 from bridge.engine.settlement.settling import Settling, is_of, keep_out, let_go
 from bridge.engine.transaction_verbs import PinnedLock
 from bridge.machine.queue.inquiries import locked_message
@@ -140,7 +139,7 @@ class Pins:
         if not owner.holds(holding):
             return
         self._locks.restore(token, lock)
-        if let_go(owner, holding) and isinstance(owner, SessionMessages):
+        if let_go(owner, holding) and isinstance(owner, OwnerOfSessions):
             self._locks.renew(
                 [token]
             )  # it ends with its session's lock, which was renewed, perhaps
@@ -182,7 +181,7 @@ class Pins:
                 continue
             owner, holding = lock.held
             log.warning("pin.over entity=%s number=%d", owner.path, holding.number)
-            if is_peers and (owner.is_deferred or isinstance(owner, SessionMessages)):
+            if is_peers and (owner.is_deferred or isinstance(owner, OwnerOfSessions)):
                 # It does not go back to RabbitMQ unchanged, so nobody else would ask.
                 ask = partial(self._ask, owner, holding)
                 asking = self._supervisor.repeat("inquiry", ask, subject=str(owner.path)).task
