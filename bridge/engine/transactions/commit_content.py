@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Final
 
 from bridge.engine.settlement.disposition_fields import outcome_of
 from bridge.engine.transaction_verbs import PreparedSend, TransactionWork
 from bridge.engine.transactions.pins import LockPin
+from bridge.message.envelopes import Outgoing
+from bridge.message.transfers import transfer_of
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, short_id
 from bridge.topology.definitions import incarnation_of
-from bridge.wire import commits, envelope, forwarded
+from bridge.wire import commits, envelope
 from bridge.wire.commits import (
     INQUIRY_BYTES,
     MESSAGE_BYTES,
@@ -21,23 +22,49 @@ from bridge.wire.commits import (
     LockOutcome,
     TransferredEnvelope,
 )
-from bridge.wire.envelope import Item, Operation
+from bridge.wire.envelope import Item
 
 HEAD_BYTES: Final = 128
 """At least the heads of the envelope, of its sections, and of the envelope of its sends."""
 
-_TRANSFER_BYTES: Final = 2 + 4 + envelope.HEAD_BYTES + 2 + envelope.SOURCE_BYTES
+_TRANSFER_BYTES: Final = 128
+"""At least the head of an envelope, and what says that a message is forwarded."""
+
 _OUTCOME_BYTES: Final = MESSAGE_BYTES + INQUIRY_BYTES + 5
 _CANCEL_BYTES: Final = 8
-_PLACE = struct.Struct(">I")
 
 
-def prepared(pinned: EntityPath, target: EntityPath, items: Sequence[Item]) -> PreparedSend:
-    """Return checked messages as a part of a transaction."""
+@dataclass(frozen=True, slots=True)
+class PreparedTransfer(PreparedSend):
+    """Messages that a transaction sends to another entity than its own.
+
+    Attributes:
+        entity: that entity's definition.
+        batch: the messages.
+    """
+
+    entity: model.SendEntity
+    batch: Sequence[Outgoing]
+
+
+def prepared(
+    pinned: EntityPath,
+    target: EntityPath,
+    entity: model.SendEntity,
+    batch: Sequence[Outgoing],
+    items: Sequence[Item],
+) -> PreparedSend:
+    """Return checked messages as a part of a transaction.
+
+    Args:
+        entity: the target's definition.
+        items: the messages, as they are in an envelope.
+    """
     size_bytes = sum(map(envelope.item_bytes, items))
-    if not is_same(pinned, target):
-        size_bytes += len(items) * (_TRANSFER_BYTES + len(target.entity.encode()))
-    return PreparedSend(target, items, size_bytes)
+    if is_same(pinned, target):
+        return PreparedSend(target, items, size_bytes)
+    size_bytes += len(items) * (_TRANSFER_BYTES + len(entity.path.encode()))
+    return PreparedTransfer(target, items, size_bytes, entity, batch)
 
 
 def size_bytes(work: TransactionWork) -> int:
@@ -57,7 +84,9 @@ def encode(work: TransactionWork, pinned: model.SendEntity) -> bytes:
     Args:
         pinned: the definition of the pinned entity.
     """
-    own = [item for each in work.sends if is_same(work.pinned, each.target) for item in each.items]
+    own = [
+        item for each in work.sends if not isinstance(each, PreparedTransfer) for item in each.items
+    ]
     outcomes = [
         LockOutcome(pin.message, pin.inquiry, *outcome_of(disposition))
         for pin, disposition in work.settlements
@@ -74,17 +103,11 @@ def is_same(pinned: EntityPath, target: EntityPath) -> bool:
 
 
 def _transfers(work: TransactionWork, pinned: model.SendEntity) -> Iterator[TransferredEnvelope]:
-    """Yield an envelope for each message for another entity: the same whenever it is encoded.
-
-    The target drops a second copy by its source and its identity.
-    """
-    source = forwarded.source_of(short_id(incarnation_of(pinned)), is_dead_letter=False)
+    """Yield an envelope for each message for another entity: the same whenever it is encoded."""
+    short = short_id(incarnation_of(pinned))
     place = 0
     for each in work.sends:
-        if is_same(work.pinned, each.target):
-            continue
-        for item in each.items:
-            identity = forwarded.identity_of(source, work.identity + _PLACE.pack(place))
-            place += 1
-            body = envelope.encode(Operation.SEND, identity, [replace(item, source=source)])
-            yield TransferredEnvelope(each.target.entity, body)
+        if isinstance(each, PreparedTransfer):
+            for outgoing in each.batch:
+                yield transfer_of(each.entity, outgoing, work.identity, place, short)
+                place += 1

@@ -123,8 +123,9 @@ class Transacting:
         self, pinned: EntityPath, target: EntityPath, batch: Sequence[Outgoing]
     ) -> PreparedSend:
         """Check messages; see `TransactionVerbs.prepare`."""
-        items = self._sending.checked(self._directory.send_entity(target), batch)
-        return commit_content.prepared(pinned, target, items)
+        entity = self._directory.send_entity(target)
+        items = self._sending.checked(entity, batch)
+        return commit_content.prepared(pinned, target, entity, batch, items)
 
     async def pin(self, path: EntityPath, lock_token: UUID) -> PinnedLock:
         """Keep a lock; see `TransactionVerbs.pin`."""
