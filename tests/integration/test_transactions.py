@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -17,89 +20,32 @@ from bridge.engine.api import (
     Complete,
     DeadLetter,
     Defer,
-    Disposition,
-    Received,
     ReceiveMode,
 )
-from bridge.engine.transaction_verbs import PinnedLock, TransactionWork
 from bridge.engine.transactions import commit_content, pins, transacting
-from bridge.engine.transactions.transacting import Transacting
 from bridge.model import entity as model
 from bridge.model.errors import (
     MessageLockLost,
     TransactionInDoubt,
     TransactionRolledBack,
 )
-from bridge.model.name import EntityPath
-from bridge.wire import commits
 from bridge.wire.basic import text
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
-from tests.integration.door import Door, open_door, outgoing
+from tests.integration.door import Door
 from tests.integration.session_door import SessionClient
 from tests.integration.session_door import send as send_to_session
+from tests.integration.transacting import TransactionClient, member
 
 ORDERS = model.Queue(name="orders", lock_duration_ms=5_000, max_delivery_count=4)
 SESSIONS = model.Queue(name="orders", lock_duration_ms=60_000, requires_session=True)
 
 
-@asynccontextmanager
-async def member(
-    endpoint: Endpoint, broker: Broker, *queues: model.Queue, with_sidecar: bool = True
-) -> AsyncIterator[Door]:
-    """Start a bridge that tells the others what it knows."""
-    async with open_door(
-        endpoint, broker.management_url, *queues, with_sidecar=with_sidecar, session_shards=1
-    ) as opened:
-        telling = asyncio.create_task(opened.namespace.membership.run())
-        try:
-            await until(lambda: opened.namespace.membership.knows(commits.FEATURE))
-            yield opened
-        finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
-
-
 @pytest_asyncio.fixture
 async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
     """A bridge with one queue."""
-    async with member(endpoint, broker, ORDERS) as opened:
+    async with member(endpoint, broker.management_url, ORDERS) as opened:
         yield opened
-
-
-class Client:
-    """A transaction as a gateway has it."""
-
-    def __init__(self, door: Door, path: EntityPath | None = None) -> None:
-        self.verbs: Transacting = door.namespace.transacting
-        self.path = path or door.path
-        self.settlements: list[tuple[PinnedLock, Disposition]] = []
-        self.sends: list[str] = []
-        self.cancels: list[int] = []
-        self.identity = os.urandom(16)
-
-    async def settle(
-        self, received: Received, disposition: Disposition, path: EntityPath | None = None
-    ) -> None:
-        """Pin a message's lock."""
-        assert received.lock_token is not None
-        pin = await self.verbs.pin(path or self.path, received.lock_token)
-        self.settlements.append((pin, disposition))
-
-    def work(self) -> TransactionWork:
-        """Return what a commit carries."""
-        sends = [self.verbs.prepare(self.path, self.path, [outgoing(each)]) for each in self.sends]
-        return TransactionWork(
-            identity=self.identity,
-            pinned=self.path,
-            sends=sends,
-            settlements=self.settlements,
-            cancels=self.cancels,
-        )
-
-    async def commit(self) -> None:
-        """Carry out all, or nothing."""
-        await self.verbs.commit(self.work())
 
 
 async def ready(channel: Channel, queue: str) -> int:
@@ -110,7 +56,7 @@ async def ready(channel: Channel, queue: str) -> int:
 async def test_a_commit_settles_and_sends(door: Door, confirming: Channel) -> None:
     """Each of the five ways of settling a message, and two sends, at once."""
     await door.send("complete", "abandon", "changed", "dead", "defer")
-    client, transaction = door.client(), Client(door)
+    client, transaction = door.client(), TransactionClient(door)
     received = await client.receive(5)
     ways = (
         Complete(),
@@ -153,7 +99,7 @@ async def test_a_deferred_message_is_settled_by_its_number(door: Door) -> None:
     for each, disposition in zip(await client.receive(2), (Defer(), DeadLetter()), strict=True):
         assert each.lock_token is not None
         await door.namespace.settle(door.path, each.lock_token, disposition)
-    transaction = Client(door)
+    transaction = TransactionClient(door)
     (deferred,) = await door.namespace.receive_deferred(door.path, [1], ReceiveMode.PEEK_LOCK)
     (dead,) = await door.client(path=door.dead_letters).receive()
     await transaction.settle(deferred, Complete())
@@ -167,7 +113,7 @@ async def test_a_deferred_message_is_settled_by_its_number(door: Door) -> None:
 async def test_a_rollback_leaves_the_locks_as_they_were(door: Door) -> None:
     """They can be settled right then; a plain settlement of a pinned lock is refused."""
     await door.send("a", "b")
-    client, transaction = door.client(), Client(door)
+    client, transaction = door.client(), TransactionClient(door)
     first, second = await client.receive(2)
     await transaction.settle(first, Complete())
     assert first.lock_token is not None
@@ -183,7 +129,7 @@ async def test_a_rollback_leaves_the_locks_as_they_were(door: Door) -> None:
 async def test_a_lock_is_pinned_beyond_its_time(door: Door) -> None:
     """Its message is settled by a commit that comes later; the others come again."""
     await door.send("pinned", "plain")
-    client, transaction = door.client(), Client(door)
+    client, transaction = door.client(), TransactionClient(door)
     pinned, _ = await client.receive(2)
     await transaction.settle(pinned, Complete())
     (again,) = await client.receive()
@@ -197,7 +143,7 @@ async def test_a_pin_is_over_after_150_seconds(door: Door, monkeypatch: pytest.M
     """The message goes back, and the commit is rolled back."""
     monkeypatch.setattr(pins, "PIN_MS", 1_000)
     await door.send("a")
-    client, transaction = door.client(), Client(door)
+    client, transaction = door.client(), TransactionClient(door)
     (first,) = await client.receive()
     await transaction.settle(first, Complete())
     transaction.sends = ["never"]
@@ -211,7 +157,7 @@ async def test_a_pin_is_over_after_150_seconds(door: Door, monkeypatch: pytest.M
 async def test_a_lost_lock_rolls_all_back(door: Door) -> None:
     """RabbitMQ has taken the messages back: nothing of the transaction is stored."""
     await door.send("a", "b")
-    client, transaction = door.client(), Client(door)
+    client, transaction = door.client(), TransactionClient(door)
     for each in await client.receive(2):
         await transaction.settle(each, Complete())
     transaction.sends = ["never"]
@@ -231,7 +177,7 @@ async def test_a_lost_lock_rolls_all_back(door: Door) -> None:
 async def test_a_cancel_that_comes_too_late_rolls_all_back(door: Door) -> None:
     """The lock goes on with the time that it had left."""
     await door.send("a")
-    client, transaction = door.client(), Client(door)
+    client, transaction = door.client(), TransactionClient(door)
     (received,) = await client.receive()
     await transaction.settle(received, Complete())
     transaction.sends, transaction.cancels = ["never"], [99]
@@ -245,13 +191,13 @@ async def test_a_commit_in_doubt_is_decided_later(
 ) -> None:
     """Without a leader nobody knows; the locks are kept, and carried out when one is there."""
     monkeypatch.setattr(transacting, "IN_DOUBT_S", 2.0)
-    async with member(endpoint, broker, ORDERS) as leading:
+    async with member(endpoint, broker.management_url, ORDERS) as leading:
         await leading.send("a")
-        async with member(endpoint, broker, with_sidecar=False) as door:
+        async with member(endpoint, broker.management_url, with_sidecar=False) as door:
             await until(
                 lambda: "orders" in {e.name for e in door.namespace.directory.namespace.queues}
             )
-            client, transaction = door.client(), Client(door)
+            client, transaction = door.client(), TransactionClient(door)
             (received,) = await client.receive()
             await transaction.settle(received, Complete())
             transaction.sends = ["new"]
@@ -262,7 +208,7 @@ async def test_a_commit_in_doubt_is_decided_later(
             assert door.namespace.transacting.in_doubt == 1
             with pytest.raises(MessageLockLost):
                 await door.complete(received)
-            async with member(endpoint, broker):
+            async with member(endpoint, broker.management_url):
                 await until(lambda: door.namespace.transacting.in_doubt == 0)
                 (new,) = await client.receive()
                 assert new.record.body == b"new"
@@ -274,8 +220,8 @@ async def test_a_commit_settles_what_another_bridge_holds(
 ) -> None:
     """Messages of a session that another bridge owns; a rollback leaves them to their receiver."""
     async with (
-        member(endpoint, broker, SESSIONS) as first,
-        member(endpoint, broker, with_sidecar=False) as second,
+        member(endpoint, broker.management_url, SESSIONS) as first,
+        member(endpoint, broker.management_url, with_sidecar=False) as second,
     ):
         await until(lambda: bool(second.namespace.directory.namespace.queues))
         await SessionClient(first).accept("nobody's")
@@ -283,7 +229,7 @@ async def test_a_commit_settles_what_another_bridge_holds(
         for door in (first, second):
             session = await SessionClient(door).accept("a")
             received = await session.receive(3)
-            rolled_back, transaction = Client(door), Client(door)
+            rolled_back, transaction = TransactionClient(door), TransactionClient(door)
             await rolled_back.settle(received[1], Complete())
             rolled_back.verbs.release([pin for pin, _ in rolled_back.settlements])
             await asyncio.sleep(0.2)
@@ -301,8 +247,8 @@ async def test_a_bridge_asks_about_what_another_one_has_pinned_and_left(
 ) -> None:
     """A session's message is never in RabbitMQ's hands meanwhile: its owner asks the leader."""
     async with (
-        member(endpoint, broker, SESSIONS) as first,
-        member(endpoint, broker, with_sidecar=False) as second,
+        member(endpoint, broker.management_url, SESSIONS) as first,
+        member(endpoint, broker.management_url, with_sidecar=False) as second,
     ):
         await until(lambda: bool(second.namespace.directory.namespace.queues))
         await SessionClient(first).accept("nobody's")
@@ -311,14 +257,14 @@ async def test_a_bridge_asks_about_what_another_one_has_pinned_and_left(
         left, committed = await session.receive(2)
         monkeypatch.setattr(pins, "PIN_MS", 1_000)
         for each in (left, committed):
-            transaction = Client(second)
+            transaction = TransactionClient(second)
             await transaction.settle(each, Complete())
         entity = second.namespace.directory.send_entity(second.path)
         body = commit_content.encode(transaction.work(), entity)
         await second.namespace._sending.ask_leader(entity, body)
         (again,) = await session.receive(1)
         assert (again.record.body, again.delivery_count) == (b"1", 1)
-        last = Client(second)
+        last = TransactionClient(second)
         await last.settle(again, Complete())
         await last.commit()
         await until(lambda: first.namespace.counters.completed == 2)
@@ -326,3 +272,70 @@ async def test_a_bridge_asks_about_what_another_one_has_pinned_and_left(
         await send_to_session(first, "a", "3")
         session = await SessionClient(first).accept("a")
         assert [each.record.body for each in await session.receive(1)] == [b"3"]
+
+
+async def test_a_message_for_another_entity_goes_by_way_of_the_pinned_one(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """In order; of a commit that is refused none does."""
+    queues = ORDERS, model.Queue(name="audit")
+    async with member(endpoint, broker.management_url, *queues) as door:
+        await door.send("a")
+        (received,) = await door.client().receive()
+        audit = EntityPath("audit")
+        for cancels in ((99,), ()):
+            transaction = TransactionClient(door)
+            await transaction.settle(received, Complete())
+            prepared = [
+                transaction.verbs.prepare(door.path, audit, [outgoing("1"), outgoing("2")]),
+                transaction.verbs.prepare(door.path, door.path, [outgoing("own")]),
+                transaction.verbs.prepare(door.path, audit, [outgoing("3")]),
+            ]
+            work = replace(transaction.work(), sends=prepared, cancels=cancels)
+            with pytest.raises(TransactionRolledBack) if cancels else nullcontext():
+                await transaction.verbs.commit(work)
+        found = await door.client(path=audit).receive(3)
+        assert [each.record.body for each in found] == [b"1", b"2", b"3"]
+        (own,) = await door.client().receive()
+        assert own.record.body == b"own"
+        await door.complete(own)
+        await door.complete(*found, path=audit)
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize(
+    "point",
+    [
+        "engine.commit.begun",
+        *[f"engine.send.published:{nth}" for nth in (1, 2, 3)],
+        "engine.commit.decided",
+        "engine.complete.acked",
+    ],
+)
+async def test_a_killed_bridge_leaves_all_or_nothing(
+    endpoint: Endpoint, broker: Broker, vhost: str, point: str
+) -> None:
+    """Before the decision the message comes again; behind it, it is gone, and the new one there."""
+    async with member(endpoint, broker.management_url, ORDERS) as door:
+        await door.send("a")
+        killed = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.integration.transacting"),
+            *(broker.url_of(vhost), broker.management_url),
+            env=dict(os.environ, BUSBRIDGE_FAILPOINT=point),
+        )
+        async with asyncio.timeout(120):
+            assert await killed.wait() == -signal.SIGKILL
+        client = door.client()
+        (received,) = await client.receive()
+        found = received.record.body
+        await door.complete(received)
+        await door.send("last")
+        (last,) = await client.receive()
+        assert last.record.body == b"last"
+        await door.complete(last)
+        if point == "engine.commit.begun":
+            assert found == b"a"
+        elif point.startswith("engine.send"):
+            assert found in (b"a", b"new")
+        else:
+            assert found == b"new"

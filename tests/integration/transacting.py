@@ -1,0 +1,92 @@
+"""A bridge without its AMQP 1.0 door whose client transacts; in a process of its own, to be killed.
+
+    python -m tests.integration.transacting URL MANAGEMENT_URL
+
+The process receives a message of the queue `orders`; in one transaction it completes that, and
+sends another one. It leads no entity.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from bridge.broker.connection.endpoint import Endpoint, parse_url
+from bridge.engine.api import Complete, Disposition, Received
+from bridge.engine.transaction_verbs import PinnedLock, TransactionWork
+from bridge.engine.transactions.transacting import Transacting
+from bridge.model import entity as model
+from bridge.model.name import EntityPath
+from bridge.wire import commits
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door, outgoing
+
+
+@asynccontextmanager
+async def member(
+    endpoint: Endpoint, management_url: str, *queues: model.Queue, with_sidecar: bool = True
+) -> AsyncIterator[Door]:
+    """Start a bridge that tells the others what it knows."""
+    async with open_door(
+        endpoint, management_url, *queues, with_sidecar=with_sidecar, session_shards=1
+    ) as opened:
+        telling = asyncio.create_task(opened.namespace.membership.run())
+        try:
+            await until(lambda: opened.namespace.membership.knows(commits.FEATURE))
+            yield opened
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+
+
+class TransactionClient:
+    """A transaction as a gateway has it."""
+
+    def __init__(self, door: Door, path: EntityPath | None = None) -> None:
+        self.verbs: Transacting = door.namespace.transacting
+        self.path = path or door.path
+        self.settlements: list[tuple[PinnedLock, Disposition]] = []
+        self.sends: list[str] = []
+        self.cancels: list[int] = []
+        self.identity = os.urandom(16)
+
+    async def settle(
+        self, received: Received, disposition: Disposition, path: EntityPath | None = None
+    ) -> None:
+        """Pin a message's lock."""
+        assert received.lock_token is not None
+        pin = await self.verbs.pin(path or self.path, received.lock_token)
+        self.settlements.append((pin, disposition))
+
+    def work(self) -> TransactionWork:
+        """Return what a commit carries."""
+        sends = [self.verbs.prepare(self.path, self.path, [outgoing(each)]) for each in self.sends]
+        return TransactionWork(
+            identity=self.identity,
+            pinned=self.path,
+            sends=sends,
+            settlements=self.settlements,
+            cancels=self.cancels,
+        )
+
+    async def commit(self) -> None:
+        """Carry out all, or nothing."""
+        await self.verbs.commit(self.work())
+
+
+async def main(url: str, management_url: str) -> None:
+    """Commit a transaction."""
+    async with member(parse_url(url), management_url, with_sidecar=False) as door:
+        await until(lambda: bool(door.namespace.directory.namespace.queues))
+        transaction = TransactionClient(door)
+        (received,) = await door.client().receive()
+        await transaction.settle(received, Complete())
+        transaction.sends = ["new"]
+        await transaction.commit()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
