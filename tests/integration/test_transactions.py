@@ -32,6 +32,7 @@ from bridge.model.errors import (
 from bridge.model.name import EntityPath
 from bridge.wire.basic import text
 from tests.fixtures.broker import Broker
+from tests.fixtures.counting_calls import Calls
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, outgoing
 from tests.integration.session_door import SessionClient
@@ -273,6 +274,18 @@ async def test_a_bridge_asks_about_what_another_one_has_pinned_and_left(
         await send_to_session(first, "a", "3")
         session = await SessionClient(first).accept("a")
         assert [each.record.body for each in await session.receive(1)] == [b"3"]
+
+
+async def test_what_is_in_no_transaction_calls_nothing_of_them(door: Door) -> None:
+    """Also at an entity that once had one."""
+    await door.send("a")
+    client, transaction = door.client(), TransactionClient(door)
+    await transaction.settle((await client.receive())[0], Complete())
+    await transaction.commit()
+    with Calls().of("/engine/transactions/", "/transaction_verbs.py") as found:
+        await door.send(*map(str, range(10)))
+        await door.complete(*await client.receive(10))
+    assert not found
 
 
 async def test_a_message_for_another_entity_goes_by_way_of_the_pinned_one(

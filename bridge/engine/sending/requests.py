@@ -110,7 +110,9 @@ class Sending:
         Raises:
             ServiceBusError: the messages are refused, and nobody is told.
         """
-        items = self.checked(entity, batch)
+        self.check_open(entity)
+        keys = BatchKeys(entity) if len(batch) > 1 else None
+        items = [self._checked(entity, outgoing, keys) for outgoing in batch]
         if not items:
             told(None)
             return

@@ -99,7 +99,7 @@ class Locks(Generic[Held]):
     def release(self, token: bytes, *, now_ms: int) -> Lock[Held] | None:
         """End the lock; return it, or `None` if the lock has ended already, or is pinned."""
         lock = self._live(token, now_ms)
-        if lock is None or lock.is_pinned:
+        if lock is None or lock.left_ms >= 0:  # without a call: it is done for each message
             return None
         del self._locks[token]
         return lock
@@ -176,7 +176,7 @@ class Locks(Generic[Held]):
 
     def _hold(self, token: bytes, lock: Lock[Held]) -> int:
         self._locks[token] = lock
-        if lock.is_pinned:
+        if lock.left_ms >= 0:
             return lock.until_ms
         if len(self._ends) > 2 * len(self._locks) + _SLACK:
             self._ends = [
