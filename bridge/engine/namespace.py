@@ -90,6 +90,7 @@ from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.engine.settlement.settling import Settling
 from bridge.engine.state import Health, MadeAgain
 from bridge.engine.transaction_verbs import TransactionVerbs
+from bridge.engine.transactions.inquirer import BridgeInquirer
 from bridge.engine.transactions.pins import Pins, inquire
 from bridge.engine.transactions.pins_anywhere import PinsAnywhere
 from bridge.engine.transactions.reports import CarriedOutReports
@@ -203,6 +204,15 @@ class RabbitNamespace:
         self._settlements = UnwrittenSettlements(self._connections, self._sender, supervisor)
         hand_over = BridgeHandOver(self._sender, due.complete)
         self._departure = Departure(hand_over, self.counters, now_ms)
+        self._reports = CarriedOutReports(self._sender)
+        self._inquirer = BridgeInquirer(
+            self._sender,
+            supervisor.waits,
+            self.counters,
+            lambda locked, disposition, done: self._settling.carry_out(locked, disposition, done),
+            self._reports.note,
+            due.complete,
+        )
         services = Services(
             self._connections,
             self._sender,
@@ -214,6 +224,7 @@ class RabbitNamespace:
             due.complete,
             supervisor,
             made_again.note_queue,
+            self._inquirer,
         )
 
         # The other bridges.
@@ -345,7 +356,7 @@ class RabbitNamespace:
             self.directory,
             self._sending,
             self._pins_anywhere,
-            CarriedOutReports(self._sender),
+            self._reports,
             supervisor,
             self.transactional,
             self.check_known,
@@ -452,6 +463,7 @@ class RabbitNamespace:
         await self._pins_anywhere.close()
         await self._receiving.end(self._locks.end_all())
         self._locks.close()
+        await self._inquirer.close()
         await _moved(self._departure)
         await self._receiving.close()
         await self._deferral.close()

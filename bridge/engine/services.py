@@ -12,6 +12,7 @@ from bridge.engine.poison import Poison
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.sender import Sender
 from bridge.engine.settlement.locktable import ProcessLocks
+from bridge.message.asking import Inquirer
 from bridge.message.departure import Departure
 from bridge.topology.resources import Queue
 
@@ -24,6 +25,7 @@ class Services:
         poison: the counter and log of messages that could not be handled.
         on_missing: called with an entity's path when one of its queues is missing.
         on_made_again: called with a queue that was missing, deleted by hand, and is there again.
+        inquirer: asks leaders what transactions have settled.
         supervisor: keeps what is meant to run, and repeats what must succeed.
     """
 
@@ -37,3 +39,4 @@ class Services:
     on_missing: Callable[[str], None]
     supervisor: Supervisor
     on_made_again: Callable[[Queue], None]
+    inquirer: Inquirer

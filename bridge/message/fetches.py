@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from bridge.machine.credit.effects import Close, Get, Look, Open
 from bridge.machine.queue.queue import QueueMachine
@@ -14,6 +14,22 @@ AChannel = TypeVar("AChannel", bound=Channel)
 
 OnSeen = Callable[[int, int], None]
 """Called with a queue's counts of ready messages and of consumers."""
+
+
+class FetchResults(Protocol):
+    """Who is told the results of fetches; see `machine.queue.queue.QueueMachine`."""
+
+    def closed(self, fetch: int) -> None:
+        """Note that a window has ended, or that a get or look has failed."""
+
+    def empty(self, fetch: int) -> None:
+        """Note that a get has found no message."""
+
+    def counted(self, ready: int) -> None:
+        """Take the count of ready messages that came with a got message."""
+
+    def looked(self, fetch: int, ready: int, consumers: int) -> None:
+        """Take the counts of a look."""
 
 
 class Fetches(Generic[AChannel]):
@@ -32,6 +48,7 @@ class Fetches(Generic[AChannel]):
     Attributes:
         windows: the channels of the windows, by their fetches.
         getting: the count of gets whose answers are due.
+        results: who is told the results: the machine, or what waits before it.
     """
 
     def __init__(
@@ -50,6 +67,7 @@ class Fetches(Generic[AChannel]):
         self.getting = 0
         self._resource = resource
         self._machine = machine
+        self.results: FetchResults = machine
         self._take = take
         self._main = main
         self._free = free
@@ -139,7 +157,7 @@ class Fetches(Generic[AChannel]):
             if self._machine.credit.may_bring(fetch):
                 self._returned(channel)  # RabbitMQ has, what was on its way
             self._free(channel)
-        self._machine.closed(fetch)
+        self.results.closed(fetch)
         self._on_change()
 
     def _on_got(self, life: int, fetch: int, channel: AChannel, found: Delivery | None) -> None:
@@ -147,10 +165,10 @@ class Fetches(Generic[AChannel]):
             return
         self.getting -= 1
         if found is None:
-            self._machine.empty(fetch)
+            self.results.empty(fetch)
         else:
             self._on_delivery(fetch, channel, found)
-            self._machine.counted(found.remaining)
+            self.results.counted(found.remaining)
         self._free(channel)
         self._on_change()
 
@@ -158,7 +176,7 @@ class Fetches(Generic[AChannel]):
         if life == self._life:
             self.getting -= 1
             self._free(channel)
-            self._machine.closed(fetch)
+            self.results.closed(fetch)
             self._on_change()
 
     def _on_counted(self, life: int, on_seen: OnSeen, ready: int, consumers: int) -> None:
@@ -178,7 +196,7 @@ class Fetches(Generic[AChannel]):
             on_seen(ready, consumers)
 
     def _on_looked(self, fetch: int, ready: int, consumers: int) -> None:
-        self._machine.looked(fetch, ready, consumers)
+        self.results.looked(fetch, ready, consumers)
         self._on_change()
 
 

@@ -24,6 +24,10 @@ class Delivery(Protocol):
         """The delivery tag."""
 
     @property
+    def redelivered(self) -> bool:
+        """Whether the message was delivered before, as far as RabbitMQ knows."""
+
+    @property
     def exchange(self) -> str:
         """The exchange of the last publish."""
 

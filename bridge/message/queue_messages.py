@@ -17,6 +17,8 @@ from bridge.machine.queue.effects import Ack, End, Requeue, SendBack
 from bridge.machine.queue.queue import QueueMachine
 from bridge.machine.queue.second_copies import Left
 from bridge.machine.queue.settled import SettledNumbers
+from bridge.message.asked_deliveries import AskedDeliveries
+from bridge.message.asking import Inquirer
 from bridge.message.channels import AChannel, Channels
 from bridge.message.departure import Departure
 from bridge.message.end_rules import failures_of, is_stray, rules_of
@@ -31,6 +33,7 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.wire.basic import Properties
+from bridge.wire.inquiries import Told
 from bridge.wire.record import Record
 
 RETURNED = "engine.release.returned"
@@ -54,6 +57,7 @@ class QueueMessages(Generic[AChannel]):
         on_refused: called with the reason why a message cannot be handled.
         on_acted: called after each change of fetches and messages.
         reach: passes a failpoint.
+        inquirer: asks leaders what transactions have settled; `None`: nobody is asked.
 
     Attributes:
         path: the entity and sub-queue.
@@ -87,6 +91,7 @@ class QueueMessages(Generic[AChannel]):
         on_refused: Callable[[Exception], None],
         on_acted: Callable[[], object],
         reach: Callable[[str, AChannel], None],
+        inquirer: Inquirer | None = None,
     ) -> None:
         self.queue = queue
         self.path = EntityPath(queue.path, sub_queue)
@@ -121,6 +126,9 @@ class QueueMessages(Generic[AChannel]):
         self._on_refused = on_refused
         self._on_acted = on_acted
         self._reach = reach
+        self._inquirer = inquirer
+        self._asked: AskedDeliveries[AChannel] | None = None
+        self._ask_if_transactional()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path}, {self.machine!r})"
@@ -133,7 +141,7 @@ class QueueMessages(Generic[AChannel]):
     @property
     def held(self) -> int:
         """The count of messages that RabbitMQ has delivered and that are not settled."""
-        return len(self.machine)
+        return len(self.machine) + (0 if self._asked is None else len(self._asked))
 
     def follow(self, queue: model.ReceiveEntity) -> bool:
         """Take over a changed definition; return whether the entity was created anew.
@@ -143,12 +151,25 @@ class QueueMessages(Generic[AChannel]):
         is_new = incarnation_of(queue) != incarnation_of(self.queue)
         if is_new:
             self.machine.forget()
+            if self._asked is not None:
+                self._asked.lose()
+                self._asked = None
         self.queue, self._reader = queue, reader_of(queue)
         self.machine.follow(rules_of(queue, is_dead_letter=self.is_dead_letter))
+        self._ask_if_transactional()
         return is_new
+
+    def _ask_if_transactional(self) -> None:
+        """Ask for what comes again from now on, once the entity has transactions."""
+        if self.queue.transactional and self._inquirer is not None and self._asked is None:
+            self._asked = AskedDeliveries(
+                self, self._inquirer, self.fetches, self._on_delivery, self._decided, self._wake
+            )
 
     def lose(self) -> None:
         """Forget all messages, which RabbitMQ has taken back; receivers keep their credit."""
+        if self._asked is not None:
+            self._asked.lose()
         self.fetches.lose()
         self.machine.lose()
 
@@ -271,12 +292,21 @@ class QueueMessages(Generic[AChannel]):
                 reader=self._reader,
             )
         except Exception as error:
+            if self._asked is not None and self._asked.keeps_back(fetch, channel, delivery):
+                return
             machine.discarded(fetch)
             bare = unreadable(delivery.body, delivery.exchange)
             self.refuse(Held(*bare, fetch, channel, delivery.tag), error)
             self._wake.soon()
             return
         held = Held(*found, fetch, channel, delivery.tag)
+        asked = self._asked
+        if (
+            asked is not None
+            and (asked.waits or delivery.redelivered or held.failures != held.generation)
+            and not asked.comes(held, delivery, is_stray(held, self, self._active_exchange))
+        ):
+            return
         receiver = None
         if is_stray(held, self, self._active_exchange):
             machine.strayed(held, self._now_s())
@@ -292,6 +322,15 @@ class QueueMessages(Generic[AChannel]):
             if receiver is not None:
                 self._deliver(receiver, held)
         self._wake.soon()
+
+    def _decided(self, held: Held[AChannel], told: Told) -> None:
+        """Carry out what a transaction has decided about a message that has come again."""
+        asked = self._asked
+        if asked is not None and not held.channel.is_closed:
+            held.failures = failures_of(held, self)
+            if self.machine.decided(held, self._now_s()):
+                asked.inquirer.carry_out(self, held, told, asked)
+            self._carry_out()
 
     def _carry_out(self, point: str = RETURNED) -> None:
         """Carry out the machine's effects; `point` is the failpoint behind a message's return."""

@@ -76,12 +76,17 @@ class LockedMessage(NamedTuple):
 
 
 class OutcomeKind(IntEnum):
-    """What becomes of a locked message."""
+    """What becomes of a locked message.
+
+    `DROP` is told only: what the message's outcome led to is in its next place, and this is a copy.
+    A copy of a higher generation may be what it led to.
+    """
 
     COMPLETE = 1
     ABANDON = 2
     DEAD_LETTER = 3
     DEFER = 4
+    DROP = 5
 
 
 class LockOutcome(NamedTuple):

@@ -26,6 +26,7 @@ class Delivery:
         exchange: the exchange of the last publish.
         properties: encoded.
         remaining: messages still ready; of a get only.
+        redelivered: whether it was delivered before, as far as RabbitMQ knows.
     """
 
     tag: int
@@ -33,6 +34,7 @@ class Delivery:
     properties: bytes
     body: bytes
     remaining: int = 0
+    redelivered: bool = False
 
 
 class Unroutable(Exception):

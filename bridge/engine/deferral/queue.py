@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from bridge.background.tasks import Tasks
 from bridge.broker.connection.address import is_there
@@ -24,6 +25,7 @@ from bridge.engine.ownership import asking
 from bridge.engine.ownership.ownership import Ask, Ownership
 from bridge.engine.services import Services
 from bridge.engine.settlement.held_message import HeldMessage, read, unreadable
+from bridge.engine.transactions.asked_messages import AskedMessages
 from bridge.machine.inbox.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
 from bridge.machine.queue.memory_budget import MemoryBudget
 from bridge.message.subscriptions import reader_of
@@ -40,6 +42,7 @@ from bridge.wire.deferred import (
     encode_ask,
     encode_list_ask,
 )
+from bridge.wire.inquiries import Told
 
 IDLE_S = 60.0
 """The time that the messages are held after the last ask, if none is locked."""
@@ -94,6 +97,9 @@ class DeferredQueue:
             sub_queue: DeferredMessages(queue, sub_queue, self._ownership, budget, services)
             for sub_queue in (SubQueue.NONE, SubQueue.DEAD_LETTER)
         }
+        self._asked = AskedMessages(
+            self._messages[SubQueue.NONE], services.inquirer, self._ownership.serve
+        )
         self._replies = Replies(
             self._messages,
             services.locks,
@@ -199,7 +205,7 @@ class DeferredQueue:
 
     def reply_to(self, ask: Ask) -> bytes | None:
         """Return the answer to an ask; `None` while its messages are still to come."""
-        return self._replies.reply_to(ask)
+        return None if self._asked.waits else self._replies.reply_to(ask)
 
     def refuse(self, delivery: Delivery, error: str) -> None:
         """Make an unreadable message a dead letter."""
@@ -214,7 +220,7 @@ class DeferredQueue:
         """Hold a deferred message; a message without a number or sub-queue is refused."""
         # An imported message is stored as its topic's; what was deferred here as the entity's own.
         holding = read(delivery, 0, can_expire=False, reader=reader_of(self.queue))
-        holding.failures = holding.generation
+        deliveries, holding.failures = holding.failures - holding.generation, holding.generation
         belongs_to = python_value(table.get(headers.DEFERRED, _ABSENT))
         if not isinstance(belongs_to, str):
             belongs_to = None
@@ -222,7 +228,26 @@ class DeferredQueue:
         if sub_queue is None or not holding.is_numbered:
             self._refuse(holding, MISPLACED_MESSAGE, MISPLACED_DESCRIPTION)
             return
-        self._messages[sub_queue].arrived(holding)
+        messages, asked = self._messages[sub_queue], self._asked
+        if (
+            self.queue.transactional
+            and (asked.waits or delivery.redelivered or deliveries)
+            and not asked.goes_on(
+                holding,
+                is_redelivered=delivery.redelivered,
+                deliveries=deliveries,
+                again=partial(self.arrived, delivery, kind, table),
+                decided=partial(self._decided, messages, holding),
+            )
+        ):
+            return
+        messages.arrived(holding)
+
+    def _decided(self, messages: DeferredMessages, holding: HeldMessage, told: Told) -> None:
+        """Carry out what a transaction has decided about a message that has come again."""
+        if messages.holds(holding):
+            messages.out.add(holding)
+            self._services.inquirer.carry_out(messages, holding, told, self._asked)
 
     def lost(self, channel: Channel, error: BrokerError) -> None:
         """End all locks, and stand by again: RabbitMQ has taken back all messages and asks."""
@@ -266,5 +291,6 @@ class DeferredQueue:
             self._timer = loop.call_later(1 if is_idle else IDLE_S, self._look)
 
     def _clear(self) -> None:
+        self._asked.lose()
         for messages in self._messages.values():
             messages.clear()

@@ -89,6 +89,7 @@ class QueueReader(QueueMessages[ReceivingChannel]):
             ),
             on_acted=self._changed.set,
             reach=reach,
+            inquirer=services.inquirer,
         )
         self._record.known = self.machine.copies.settled
         self.ready = ReadyMessages(self._pool, self.fetches, credit, self._changed)

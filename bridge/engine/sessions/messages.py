@@ -18,17 +18,12 @@ from bridge.engine import texts
 from bridge.engine.clock import later, now_ms
 from bridge.engine.services import Services
 from bridge.engine.sessions import events
-from bridge.engine.sessions.arrival import (
-    NO_SESSION_DESCRIPTION,
-    NO_SESSION_REASON,
-    place_of,
-)
 from bridge.engine.sessions.shard_channels import ShardChannels
 from bridge.engine.sessions.untaken import Untaken
-from bridge.engine.settlement.held_message import HeldMessage, read, unreadable
+from bridge.engine.settlement.held_message import HeldMessage, unreadable
 from bridge.machine.inbox.arrival import MALFORMED_MESSAGE
 from bridge.machine.queue.memory_budget import MemoryBudget
-from bridge.machine.queue.second_copies import Left
+from bridge.machine.queue.second_copies import Left, digest
 from bridge.machine.queue.settled import SettledNumbers
 from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.entry import OUT, SessionEntry
@@ -42,6 +37,8 @@ from bridge.model.name import EntityPath
 from bridge.topology import names
 from bridge.wire import sessions as wire
 from bridge.wire.basic import Properties
+from bridge.wire.commits import OutcomeKind
+from bridge.wire.inquiries import Told
 from bridge.wire.record import Record
 from bridge.wire.sessions import Key
 
@@ -59,7 +56,7 @@ class SessionMessages:
         queue: the entity's definition.
         resource: the name of the shard's queue in RabbitMQ.
         machine: the state machine that gives sessions and messages to receivers.
-        arrivals: the count of deliveries since the takeover.
+        reader: reads the copies of a subscription; `None`: it is a queue's shard.
         windows: the channels that hold the messages; `None` while this process is not the owner.
     """
 
@@ -78,7 +75,6 @@ class SessionMessages:
         self.queue = queue
         self.path = EntityPath(queue.path)
         self.resource = names.active_queue(queue.path, shard)
-        self.arrivals = 0
         self.windows: ShardChannels | None = None
         self.machine: Sessions[HeldMessage] = Sessions(
             budget,
@@ -86,21 +82,21 @@ class SessionMessages:
             lock_duration_ms=queue.lock_duration_ms,
             rules=rules_of(queue),
         )
+        self._settled = settled
         self._departure = services.departure
         self._poison = services.poison
         self._locks = services.locks
         self._counters = services.counters
         self._record = services.settlements.of(names.active_queue(queue.path)).left_active
         self._tell = tell
-        self._active_exchange = names.active_exchange(queue.front)
-        self._reader = reader_of(queue)
+        self.reader = reader_of(queue)
         self._modes: dict[Key, int] = {}
         self._untaken = Untaken()
         self._due: deque[fx.Effect] = deque()
         self._is_acting = False
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm(
-            lambda: self._do(self.machine.tick(now_ms())), now_ms=now_ms, later=later
+            lambda: self.do(self.machine.tick(now_ms())), now_ms=now_ms, later=later
         )
 
     def __repr__(self) -> str:
@@ -108,7 +104,7 @@ class SessionMessages:
 
     def update(self, queue: model.ReceiveEntity) -> None:
         """Take over a changed definition."""
-        self.queue, self._reader = queue, reader_of(queue)
+        self.queue, self.reader = queue, reader_of(queue)
         self.machine.lock_duration_ms = queue.lock_duration_ms
         self.machine.rules = rules_of(queue)
 
@@ -133,13 +129,13 @@ class SessionMessages:
     def sweep(self) -> Any:
         """End expired messages at the head of each session, a session a step."""
         for effects in self.machine.sweep(now_ms=now_ms()):
-            self._do(effects)
+            self.do(effects)
             yield
 
     def refresh(self, at_most: int) -> bool:
         """Publish up to `at_most` old messages again; return whether there were any."""
         effects = self.machine.refresh(at_most, now_ms=now_ms())
-        self._do(effects)
+        self.do(effects)
         return bool(effects)
 
     # Requests of receivers.
@@ -147,11 +143,11 @@ class SessionMessages:
     def accept(self, key: Key, session_id: str | None, *, deletes: int) -> None:
         """Give a receiver a session, now or later; `None`: the next one. `deletes`: see `wire`."""
         self._modes[key] = deletes
-        self._do(self.machine.accept(key, session_id, now_ms=now_ms()))
+        self.do(self.machine.accept(key, session_id, now_ms=now_ms()))
 
     def add_credit(self, key: Key, count: int) -> None:
         """Add credit for `count` more messages of a receiver."""
-        self._do(self.machine.add_credit(key, count, now_ms=now_ms()))
+        self.do(self.machine.add_credit(key, count, now_ms=now_ms()))
 
     def drain(self, key: Key) -> None:
         """Take back a receiver's credit."""
@@ -180,7 +176,7 @@ class SessionMessages:
             unused: no client has had the session: it stays the next one.
         """
         self._forget(key)
-        self._do(self.machine.close(key, unused=unused, now_ms=now_ms()))
+        self.do(self.machine.close(key, unused=unused, now_ms=now_ms()))
 
     def _forget(self, key: Key) -> None:
         self._modes.pop(key, None)
@@ -212,7 +208,7 @@ class SessionMessages:
     def take(self, session_id: str) -> HeldMessage | None:
         """Take a held session's next message; `None`: there is none, or its body is fetched."""
         effects, place = self.machine.take(session_id, now_ms=now_ms())
-        self._do(effects)
+        self.do(effects)
         return None if place is None else _message(place)
 
     # The interface for settling (`settlement.owner.Owner`).
@@ -244,7 +240,7 @@ class SessionMessages:
         effects = self.machine.stayed(place, (holding.channel, holding.tag), now_ms=now_ms())
         if effects is not None:
             self._loop.call_soon(self._end_lock, place.lock)  # the caller puts the lock back first
-            self._do(effects)
+            self.do(effects)
         return effects is None
 
     def putting_back(self, holding: HeldMessage, generation: int) -> None:
@@ -258,13 +254,13 @@ class SessionMessages:
         place = self._place(holding)
         # The session's lock may have ended at the same instant: the count is raised already.
         if place is not None and place.state == OUT:
-            self._do([self.machine.fail(place, now_ms=now_ms())])
+            self.do([self.machine.fail(place, now_ms=now_ms())])
 
     def release(self, holding: HeldMessage) -> None:
         """Make a message available again, its delivery count unchanged."""
         place = self._place(holding)
         if place is not None and place.state == OUT:
-            self._do(self.machine.released(place, now_ms=now_ms()))
+            self.do(self.machine.released(place, now_ms=now_ms()))
 
     def left(self, holding: HeldMessage, how: Left) -> None:
         """Note that a message has left the queue; one that was replaced comes again."""
@@ -273,34 +269,14 @@ class SessionMessages:
         place = self._place(holding)
         self._record(holding.number)
         if place is not None:
-            self._do(self.machine.left(place, is_settled=how is Left.SETTLED))
+            self.do(self.machine.left(place, is_settled=how is Left.SETTLED))
 
     # Deliveries.
 
-    def arrived(self, delivery: Delivery) -> None:
-        """Add a delivered message to its session.
-
-        A message without a session id, or an unreadable one, becomes a dead letter. A message that
-        was published past the front exchange is sent back to be numbered.
-        """
-        self.arrivals += 1
-        try:
-            holding = read(delivery, 0, can_expire=True, reader=self._reader)
-        except Exception as error:
-            text = f"The message cannot be handled: {type(error).__name__}: {error}"
-            self.refuse(delivery, text)
-            return
-        holding.failures = holding.generation
-        if not holding.has_come_through(self._active_exchange):
-            self._departure.send_back(self, holding)
-            return
-        place = place_of(holding)
-        if place is None:
-            self._departure.end(self, holding, NO_SESSION_REASON, NO_SESSION_DESCRIPTION)
-            return
-        effects = self.machine.arrived(place, now_ms=now_ms())
-        if effects:
-            self._do(effects)
+    def decided(self, holding: HeldMessage, told: Told) -> None:
+        """Note that a delivered message is settled as was decided: it is added to no session."""
+        if told is not None and told[0] is OutcomeKind.COMPLETE:
+            self._settled.add(holding.number, digest(holding.identity))
 
     def refuse(self, delivery: Delivery, error: str) -> None:
         """Make a message that does not belong in its queue a dead letter, and log it as poison."""
@@ -309,7 +285,7 @@ class SessionMessages:
 
     # Effects.
 
-    def _do(self, effects: list[fx.Effect]) -> None:
+    def do(self, effects: list[fx.Effect]) -> None:
         """Carry out effects, in the order of the machine's commands.
 
         A receiver that is given a message may ask for more at once: those come behind what is due.

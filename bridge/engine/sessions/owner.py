@@ -28,6 +28,7 @@ from bridge.engine import texts
 from bridge.engine.ownership.ownership import Ask, Ownership
 from bridge.engine.services import Services
 from bridge.engine.sessions.messages import SessionMessages
+from bridge.engine.sessions.shard_arrivals import ShardArrivals
 from bridge.engine.sessions.shard_channels import ShardChannels
 from bridge.engine.sessions.stored_states import POINT, StoredStates
 from bridge.engine.sessions.takeover import take_over
@@ -79,6 +80,7 @@ class SessionOwner:
         stored: the states of the shard's sessions.
         is_ready: whether this process is the owner and has all messages of the shard.
         natives: the count of the queue's consumers that are not this process's.
+        arrivals: what RabbitMQ delivers of the shard.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class SessionOwner:
         )
         self.stored = StoredStates(self.ownership, services.sender)
         self._services = services
+        self.arrivals = ShardArrivals(messages, services)
         self._on_ready = on_ready
         self._tasks = Tasks()
         self._sweeping: asyncio.Task[None] | None = None
@@ -150,6 +153,7 @@ class SessionOwner:
         """Wait for all messages that RabbitMQ has delivered so far; raises BrokerError."""
         if self.messages.windows is not None:
             await self.messages.windows.catch_up()
+            await self.arrivals.asked.idle()
 
     async def end(self) -> None:
         """Close the channels after RabbitMQ has applied their acks; own nothing from now on."""
@@ -204,19 +208,20 @@ class SessionOwner:
             resource,
             self._services.connections.route(resource),
             consumes_once=self._consumes_once,
-            on_delivery=self.messages.arrived,
+            on_delivery=self.arrivals.arrived,
             on_lost=self._on_lost,
         )
-        self.messages.windows, self.messages.arrivals = windows, 0
+        self.messages.windows, self.arrivals.count = windows, 0
         try:
             self.natives = await take_over(
                 resource,
                 windows,
                 connections=self._services.connections,
                 has_been_lost=self._has_been_lost,
-                arrived=lambda: self.messages.arrivals,
+                arrived=lambda: self.arrivals.count,
             )
             await self.ownership.catch_up()  # the states, too
+            await self.arrivals.asked.idle()
         except BrokerError as error:
             self._on_lost(error)
             return
@@ -256,6 +261,7 @@ class SessionOwner:
         self.is_ready = False
         self._stay()
         self._cancel()
+        self.arrivals.asked.lose()
         self.messages.lose()
 
     def _cancel(self) -> None:

@@ -22,6 +22,7 @@ _MADE: Final[dict[OutcomeKind, type[Disposition]]] = {
     OutcomeKind.ABANDON: Abandon,
     OutcomeKind.DEAD_LETTER: DeadLetter,
     OutcomeKind.DEFER: Defer,
+    OutcomeKind.DROP: Complete,
 }
 
 

@@ -47,7 +47,7 @@ KEPT_MAX = 65_536
 SETTLED_BEFORE = "Another transaction has settled the message with SequenceNumber = {number}."
 LOCK_LOST = "The lock of the message with SequenceNumber = {number} was lost before the commit."
 
-_DROP: Told = OutcomeKind.COMPLETE, b""
+_DROP: Told = OutcomeKind.DROP, b""
 
 _VERDICT = struct.Struct(f">{IDENTITY_BYTES}sB")
 _ASKED = struct.Struct(f">{MESSAGE_BYTES}s{INQUIRY_BYTES}s")

@@ -144,6 +144,26 @@ class QueueMachine(Generic[Message, Copy]):
             self._drop(copy, now_s)
         return None
 
+    def decided(self, message: Message, now_s: float) -> bool:
+        """Take a delivered message that a transaction has settled: no receiver gets it.
+
+        Returns:
+            Whether the caller settles it now, as if a receiver had had it. Else it is a second copy
+            of a message that is held, or was settled.
+        """
+        status = self.copies.status_of(message)
+        self.credit.discarded(message.fetch)
+        self._now_s = now_s
+        if status is CopyStatus.NEW:
+            self.copies.hold(message)
+            return True
+        copy = self._copy_of(message)
+        if status is CopyStatus.HELD:
+            self.copies.wait(message, copy)
+        else:
+            self._drop(copy, now_s)
+        return False
+
     def strayed(self, message: Message, now_s: float) -> None:
         """Take a delivered message that must get a number first."""
         self.credit.discarded(message.fetch)
