@@ -55,9 +55,9 @@ class Outcome:
     detail: str
 
 
-def java_program(name: str, *options: str) -> list[str]:
-    """Build the Java programs; return the command of one."""
-    folder = HERE / "java"
+def java_program(name: str, *options: str, of: str = "java") -> list[str]:
+    """Build the Java programs of a folder; return the command of one."""
+    folder = HERE / of
     build(folder, tool("mvn", "Maven and JDK 17 are needed"), "-q", "-B", "process-classes")
     classes = f"{folder / 'target' / 'classes'}:{folder / 'target' / 'lib'}/*"
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"

@@ -534,7 +534,7 @@ public final class Scenarios {
         return messages;
     }
 
-    private static void expectSilence(ServiceBusReceiverClient receiver) {
+    static void expectSilence(ServiceBusReceiverClient receiver) {
         List<String> bodies = new ArrayList<>();
         receiver.receiveMessages(1, SILENCE).forEach(m -> bodies.add(m.getBody().toString()));
         equal(List.of(), bodies, "messages that should not be there");
@@ -608,9 +608,13 @@ public final class Scenarios {
         return found;
     }
 
-    public static void main(String[] args) throws Exception {
+    public static void main(String[] args) {
+        run(args, scenarios());
+    }
+
+    /** Runs scenarios, and ends the process. */
+    static void run(String[] args, Map<String, Scenario> all) {
         Scenarios on = new Scenarios(args[0], args[1]);
-        Map<String, Scenario> all = scenarios();
         List<String> wanted = args.length > 2
             ? Arrays.asList(args).subList(2, args.length) : share(new ArrayList<>(all.keySet()));
         ExecutorService runner = Executors.newCachedThreadPool();
