@@ -5,6 +5,10 @@ A commit is put into the inbox by hand; the bridge that has the lock is gone bef
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import sys
 import uuid
 from collections.abc import AsyncIterator
 
@@ -39,6 +43,7 @@ from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
 from tests.integration.session_door import SessionClient, of_session
+from tests.integration.transacting import member
 
 ORDERS = model.Queue(name="orders", lock_duration_ms=300_000, max_delivery_count=10)
 PLAIN = model.Queue(name="plain", lock_duration_ms=300_000)
@@ -329,3 +334,27 @@ async def test_first_deliveries_and_other_entities_ask_nobody(
     (again,) = await other.client().receive(1)
     assert all(held(door, each)[1].inquiry == NO_INQUIRY for each in (first, again))
     assert all("0 asked" in repr(decided(door, each)) for each in ("orders", "plain"))
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("point", ["engine.commit.decided", "engine.complete.acked"])
+async def test_the_next_deliverer_completes_what_a_killed_bridge_has_committed(
+    endpoint: Endpoint, broker: Broker, vhost: str, point: str
+) -> None:
+    """Killed between the decision and the ack, or when RabbitMQ may not have the ack yet."""
+    async with member(endpoint, broker.management_url, ORDERS) as door:
+        await door.send("a", "behind")
+        killed = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.integration.transacting"),
+            *(broker.url_of(vhost), broker.management_url),
+            env=dict(os.environ, BUSBRIDGE_FAILPOINT=point),
+        )
+        async with asyncio.timeout(120):
+            assert await killed.wait() == -signal.SIGKILL
+        client = door.client()
+        received = await client.receive(2)
+        assert bodies(received) == [b"behind", b"new"]
+        await door.complete(*received)
+        await none_is_left(door)
+        if point == "engine.commit.decided":
+            await until(lambda: decided(door).open_count == 0)
