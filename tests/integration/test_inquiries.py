@@ -236,6 +236,24 @@ async def test_dead_letters_are_asked_for(door: Door, endpoint: Endpoint, broker
     await until(lambda: decided(door).open_count == 0)
 
 
+async def test_queues_are_asked_for_side_by_side(
+    door: Door, endpoint: Endpoint, broker: Broker
+) -> None:
+    """Each by its own leader; what one waits for holds no other up."""
+    await begin(door, "plain")
+    paths = door.path, EntityPath("plain")
+    for path in paths:
+        await door.namespace.send(path, [outgoing("a"), outgoing("b")])
+    async with open_door(endpoint, broker.management_url, with_sidecar=False) as gone:
+        for path in paths:
+            received = await gone.client(path=path).receive(2)
+            assert (await commit(gone, (received[0], Complete())))[0] is CommitVerdict.COMMITTED
+    clients = [door.client(path=path) for path in paths]
+    for found in await asyncio.gather(*(each.receive(1) for each in clients)):
+        assert bodies(found) == [b"b"]
+    await until(lambda: not any(decided(door, each.entity).open_count for each in paths))
+
+
 async def test_a_subscription_asks_its_topics_leader(
     door: Door, endpoint: Endpoint, broker: Broker
 ) -> None:

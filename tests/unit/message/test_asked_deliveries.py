@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -21,6 +22,7 @@ from hypothesis.stateful import (
 
 from bridge.client.core.wire import Delivery
 from bridge.machine.credit.windows import Windows
+from bridge.machine.queue.fate import Fate
 from bridge.machine.queue.second_copies import Left
 from bridge.machine.queue.settled import SettledMemory
 from bridge.message.asking import Asking
@@ -44,6 +46,8 @@ DONE: Told = OutcomeKind.COMPLETE, b""
 DROPPED: Told = OutcomeKind.DROP, b""
 RECEIVERS = (1, 2)
 GENERATION = 1_000_000
+EXPIRED, FAILED = 501, 502
+"""The numbers of a message whose time is over, and of one that has failed too often."""
 
 
 class Window:
@@ -185,6 +189,10 @@ def properties(number: int) -> bytes:
         headers.IDENTITY: ("x", number.to_bytes(16, "big")),
         headers.DELIVERED: long(generation),
     }
+    if number == EXPIRED:
+        table[headers.TIME_TO_LIVE] = long(1)
+    if number == FAILED:
+        table["x-delivery-count"] = long(QUEUE.max_delivery_count)
     return Properties(headers=table, delivery_mode=2).encode()
 
 
@@ -210,6 +218,7 @@ class Setup:
         credit: what each receiver may still get.
         settled: numbers of the messages that receivers have settled.
         told: numbers of those whose outcome was carried out.
+        ended: what has expired, or failed too often.
         asking: what is to be asked for.
     """
 
@@ -223,7 +232,7 @@ class Setup:
         self.settled: set[int] = set()
         self.told: set[int] = set()
         self.asking: Asking | None = None
-        self.answers: dict[int, bytes] = {}
+        self.ended: dict[int, Fate] = {}
         self.now_s = 1.0
         self.acts: list[Callable[[], None]] = []
         self.channels = ModelChannels(lambda error, ended: self.messages.lose())
@@ -234,11 +243,11 @@ class Setup:
             SubQueue.NONE,
             credit=Windows(),
             settled=SettledMemory().numbers(),
-            departure=cast(Departure, None),
+            departure=cast(Departure, self),
             channels=self.channels,
             wake=wake,
             now_s=lambda: self.now_s,
-            now_ms=lambda: 1,
+            now_ms=lambda: 2,
             deliver=self._deliver,
             withdrawn=self._withdrawn,
             on_left=lambda number: None,
@@ -313,6 +322,10 @@ class Setup:
         self.messages.lose()
         self.open()
         self.acts.append(self._act)
+
+    def finish(self, source: Any, held: Held[Any], fate: Fate) -> None:
+        """A message has ended (`message.departure.Departure`)."""
+        self.ended[held.number] = fate
 
     # The leader's side (`message.asking.Inquirer`).
 
@@ -508,6 +521,29 @@ def test_what_an_outcome_led_to_is_delivered_behind_the_copy_that_is_dropped() -
     assert setup.order == [2, 1]
     assert setup.given[1][1].generation == 1
     assert not setup.told
+
+
+@pytest.mark.parametrize("told", [DONE, None])
+def test_what_was_settled_neither_expires_nor_fails(told: Told) -> None:
+    """The leader is asked before: a message that a transaction completed is no dead letter."""
+    setup = Setup()
+    setup.came.add(EXPIRED)
+    setup.ready += [EXPIRED, FAILED]
+    setup.ask(1, 2)
+    setup.turn()
+    while setup.channel.works():
+        setup.turn()
+    assert setup.asking is not None
+    assert not setup.ended
+    setup.asking.question(b"12345678")
+    setup.asking.answered(b"12345678", [told, told])
+    setup.turn()
+    assert not setup.given
+    if told is None:
+        ends = {EXPIRED: Fate.EXPIRED, FAILED: Fate.DELIVERY_COUNT_EXCEEDED}
+        assert (setup.ended, setup.told) == (ends, set())
+    else:
+        assert (setup.ended, setup.told) == ({}, {EXPIRED, FAILED})
 
 
 def test_a_message_names_the_inquiry_that_it_was_delivered_after() -> None:
