@@ -114,12 +114,15 @@ class BridgeInquirer:
             return False
         try:
             told = await self._answer(asking.front, identity, messages)
-        except (ServiceBusError, BrokerError) as error:
+        except (ServiceBusError, BrokerError, ValueError) as error:
             log.info("inquiry.unanswered queue=%s error=%s", asking.resource, error)
             asking.failed(inquiry)
             await asyncio.sleep(AGAIN_S)
-        else:
+            return True
+        try:
             asking.answered(inquiry, told)
+        except Exception as error:  # what is asked for next must not wait for ever
+            log.error("inquiry.failed queue=%s", asking.resource, exc_info=error)
         return True
 
     async def _answer(
@@ -129,6 +132,7 @@ class BridgeInquirer:
 
         Raises:
             ServiceBusError, BrokerError: there is none.
+            ValueError: it is none to so many messages.
         """
         body = inquiries.encode_inquiry(identity, messages)
         try:
@@ -138,4 +142,7 @@ class BridgeInquirer:
         except Unroutable:
             self._on_missing(front)
             raise
-        return inquiries.decode_answer(done.content)
+        told = inquiries.decode_answer(done.content)
+        if len(told) != len(messages):
+            raise ValueError(f"an answer of {len(told)} to an inquiry for {len(messages)}")
+        return told
