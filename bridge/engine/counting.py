@@ -27,7 +27,7 @@ from bridge.engine import texts
 from bridge.engine.bridges import Bridges
 from bridge.engine.count_questions import HELD, CountQuestions, CountsAnswer, WaitingHere
 from bridge.engine.deferral.entities import Deferral
-from bridge.engine.entity_counts import Answers, queues_of
+from bridge.engine.entity_counts import Answers, queues_of, transfer_queues
 from bridge.engine.peers import Peers
 from bridge.engine.receiving.receivers import Receiving
 from bridge.engine.services import Services
@@ -60,6 +60,13 @@ REMEMBERED = 10_000
 
 NOT_LED = -1
 """The count of scheduled messages of an entity that a bridge does not lead."""
+
+_ON_USE = (
+    names.DEFERRED_SUFFIX,
+    names.TRANSFER_SUFFIX,
+    names.TRANSFER_SUFFIX + names.DEAD_LETTER_SUFFIX,
+)
+"""The ends of the names of queues that are made when they are used."""
 
 log = logging.getLogger(__name__)
 
@@ -174,6 +181,8 @@ class Counting:
         """Ask RabbitMQ and all other bridges; each question is for all entities."""
         queues = _queues(entities)
         counted = _queues(each for each in entities if not isinstance(each, model.Topic))
+        topics = [each for each in entities if isinstance(each, model.Topic)]
+        counted += [queue for each in topics for queue in transfer_queues(each)]
         asked: list[Awaitable[None]] = [self._ask_bridges(answers, entities)]
         if len(queues) <= SINGLE_MAX:
             asked.append(self._ask_singly(answers, queues, counted))
@@ -189,16 +198,19 @@ class Counting:
         await self._ask_ready(answers, counted, answers.figures)
 
     async def _ask_by_list(self, answers: Answers, counted: Sequence[str]) -> None:
-        deferred = await self._management.queues_ending(names.DEFERRED_SUFFIX)
-        await self._ask_ready(answers, counted, set(deferred))
+        existing = set(await self._management.queues_ending(names.DEFERRED_SUFFIX))
+        if any(each.endswith(names.TRANSFER_SUFFIX) for each in counted):
+            existing.update(await self._management.queues_ending(names.TRANSFER_SUFFIX))
+            refused = names.TRANSFER_SUFFIX + names.DEAD_LETTER_SUFFIX
+            existing.update(await self._management.queues_ending(refused))
+        await self._ask_ready(answers, counted, existing)
 
     async def _ask_ready(
         self, answers: Answers, counted: Sequence[str], existing: Collection[str]
     ) -> None:
-        """Ask for counts; most entities have no queue for deferred messages."""
-        suffix = names.DEFERRED_SUFFIX
+        """Ask for counts; most entities have no queue for deferred messages, or for transfers."""
         answers.missing = {
-            each for each in counted if each.endswith(suffix) and each not in existing
+            each for each in counted if each.endswith(_ON_USE) and each not in existing
         }
         await answers.ready.ask(each for each in counted if each not in answers.missing)
 

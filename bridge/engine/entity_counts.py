@@ -22,7 +22,7 @@ class Answers:
 
     Attributes:
         ready: the counts of queues.
-        missing: the queues for deferred messages that do not exist.
+        missing: the queues that do not exist, of those that are made when they are used.
         figures: RabbitMQ's figures of queues; `None` if there are none yet.
         held: the counts of held messages (`Counting.held`), by path; empty if a bridge is silent.
         scheduled: the counts of scheduled messages, by path.
@@ -69,8 +69,16 @@ class Answers:
         size_bytes = self._size_bytes(entity)
         scheduled = self.scheduled.get(path, 0)
         accessed_ms = self.accessed_ms.get(path)
+        transfers = [self._with_held(each, of) for each in transfer_queues(entity)]
+        transfer, transfer_dead = transfers or (0, 0)
         if isinstance(entity, model.Topic):
-            return Counts(scheduled=scheduled, size_bytes=size_bytes, accessed_ms=accessed_ms)
+            return Counts(
+                scheduled=scheduled,
+                transfer=transfer,
+                transfer_dead_letter=transfer_dead,
+                size_bytes=size_bytes,
+                accessed_ms=accessed_ms,
+            )
         # Without a leader one ready message is the ownership token (`sidecar.ownership_token`).
         is_queue = isinstance(entity, model.Queue)
         arrived = max(count(names.inbox(path)) - 1, 0) if is_queue else 0
@@ -78,7 +86,8 @@ class Answers:
         is_source = bool(target_of(entity))
         found = Counts(
             active=0 if is_source else there,
-            transfer=there if is_source else 0,
+            transfer=transfer + (there if is_source else 0),
+            transfer_dead_letter=transfer_dead,
             dead_letter=count(names.dead_letter_queue(path)) + held[1],
             scheduled=scheduled if is_queue else 0,
             deferred=count(names.deferred_queue(path)) + held[2],
@@ -89,6 +98,13 @@ class Answers:
             return found
         # RabbitMQ's figures are some seconds old: a message has a byte until they say more.
         return replace(found, size_bytes=found.total)
+
+    def _with_held(self, queue: str, of: Callable[[str], int]) -> int:
+        """Count a queue's messages, those that a bridge holds by RabbitMQ's figures."""
+        if queue in self.missing:
+            return 0
+        found = self.figures.get(queue) if self.figures is not None else None
+        return max(of(queue), (found.messages if found is not None else None) or 0)
 
     def _size_bytes(self, entity: model.Entity) -> int | None:
         figures = self.figures
@@ -103,7 +119,17 @@ class Answers:
         return found.messages
 
 
+def transfer_queues(entity: model.Entity) -> list[str]:
+    """Return the queues of what an entity's transactions send to others, if it had any."""
+    if isinstance(entity, model.Subscription) or not entity.transactional:
+        return []
+    return [
+        names.transfer_queue(entity.path),
+        names.transfer_dead_letter_queue(entity.path),
+    ]
+
+
 def queues_of(entity: model.Entity) -> list[str]:
     """Return the names of all queues that may have messages of an entity, without its buckets."""
-    found = message_queues(entity)
+    found = [*message_queues(entity), *transfer_queues(entity)]
     return [*found, names.inbox(entity.path)] if isinstance(entity, model.Queue) else found
