@@ -63,7 +63,10 @@ from bridge.engine.deferral.receiving import DeferredReceiving
 from bridge.engine.definition_followers import DefinitionFollowers, HoldFollowers
 from bridge.engine.forwarding.forwarder import Forwarder
 from bridge.engine.forwarding.forwarding import Forwarding
-from bridge.engine.forwarding.transfer_forwarder import TransferForwarder
+from bridge.engine.forwarding.transfer_forwarder import (
+    TransferForwarder,
+    make_dead_letter_queue,
+)
 from bridge.engine.held_entities import HeldEntities
 from bridge.engine.leaving import Leaving
 from bridge.engine.membership import Membership
@@ -536,7 +539,10 @@ class RabbitNamespace:
     def open_receiver(
         self, path: EntityPath, *, mode: ReceiveMode, deliver: Callable[[Received], None]
     ) -> QueueReceiver:
-        return self._receiving.open(path, self.directory.receivable(path), mode, deliver)
+        entity = self.directory.receivable(path)
+        if path.sub_queue is SubQueue.TRANSFER_DEAD_LETTER:
+            self._tasks.start(make_dead_letter_queue(self._connections, entity.path))
+        return self._receiving.open(path, entity, mode, deliver)
 
     async def accept_session(
         self,
@@ -657,6 +663,8 @@ class RabbitNamespace:
         if entity.status is model.EntityStatus.DISABLED:
             raise EntityDisabled(disabled_text(entity))
         self._usage.note_access(path)
+        if path.sub_queue is SubQueue.TRANSFER_DEAD_LETTER:
+            return await _peek_refused(self, path, start, count)
         return await self.browsing.peek(path, entity, start, count, session_id)
 
     async def settle(self, path: EntityPath, lock_token: UUID, disposition: Disposition) -> None:
@@ -707,6 +715,19 @@ async def _look_through(
     if namespace.capabilities.nack_counts or target_of(entity, path.sub_queue):
         return None
     return await namespace._numbered.look(path, namespace.directory.receivable(path))
+
+
+async def _peek_refused(
+    namespace: RabbitNamespace, path: EntityPath, start: int, count: int
+) -> list[Received]:
+    """Return messages that targets of transactions have not taken, from a number on."""
+    if namespace.capabilities.nack_counts:
+        raise NotImplementedHere(texts.PEEKS_NOT_HERE)
+    entity = namespace.directory.receive_entity(path)
+    queue = names.received(entity.path, path.sub_queue)
+    if not count or not await is_there(namespace._connections, queue):
+        return []
+    return await namespace._numbered.show(path, entity, start, count)
 
 
 def _publish_again(

@@ -37,6 +37,10 @@ NUMBERS_NOT_HERE = (
     "Messages are not locked by number with RabbitMQ before 4.3, which counts a failed delivery of "
     "each message that goes back: receive them, and release what is not wanted."
 )
+PEEKS_NOT_HERE = (
+    "Transfer dead letters are not peeked at with RabbitMQ before 4.3, which counts a failed "
+    "delivery of each message that goes back: receive them."
+)
 NUMBERS_OF_SESSIONS = (
     "'{entity}' requires sessions: its messages are not locked by number. Receive the session."
 )

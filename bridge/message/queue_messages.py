@@ -63,7 +63,7 @@ class QueueMessages(Generic[AChannel]):
         path: the entity and sub-queue.
         queue: the entity's definition.
         resource: the name of the RabbitMQ queue.
-        is_dead_letter: whether the queue is a dead-letter sub-queue.
+        is_dead_letter: whether the queue is a dead-letter sub-queue, that of transfers included.
         is_deferred: `False`: its messages are available to all receivers.
         machine: what decides about the messages.
         fetches: the fetches that have not ended.
@@ -95,7 +95,7 @@ class QueueMessages(Generic[AChannel]):
     ) -> None:
         self.queue = queue
         self.path = EntityPath(queue.path, sub_queue)
-        self.is_dead_letter = sub_queue is SubQueue.DEAD_LETTER
+        self.is_dead_letter = sub_queue is not SubQueue.NONE
         self.resource = names.received(queue.path, sub_queue)
         self.is_closed = False
         self._active_exchange = names.active_exchange(queue.front)

@@ -14,8 +14,8 @@ class Counts:
         deferred: deferred messages, of the entity and of its dead-letter queue.
         transfer: on their way to the entity that they are forwarded to, or that a transaction sent
             them to.
-        transfer_dead_letter: messages of transactions that their entities have not taken; what cannot
-            be forwarded is a dead letter.
+        transfer_dead_letter: messages of transactions that their targets have not taken; what
+            cannot be forwarded is a dead letter.
         size_bytes: of all messages, as RabbitMQ knows it; seconds old. `None`: it is not known yet.
         accessed_ms: when a client used the entity last (UTC ms); 0: never. `None`: it is not known
             now. Counts that differ in it alone are equal.

@@ -124,9 +124,11 @@ def active_queue(entity: str, shard: int = 0) -> str:
 
 
 def received(entity: str, sub_queue: SubQueue) -> str:
-    """Queue: what receivers of the entity, or of its dead-letter sub-queue, receive from."""
+    """Queue: what receivers of the entity, or of a dead-letter sub-queue, receive from."""
     if sub_queue is SubQueue.DEAD_LETTER:
         return dead_letter_queue(entity)
+    if sub_queue is SubQueue.TRANSFER_DEAD_LETTER:
+        return transfer_dead_letter_queue(entity)
     return active_queue(entity)
 
 

@@ -126,7 +126,7 @@ def sub_queue_of(value: object, path: str) -> SubQueue:
     """Return the sub-queue that `sub_queue=` means.
 
     Raises:
-        NotImplementedError: the transfer dead-letter queue, which no bridge has.
+        NotImplementedError: the transfer dead-letter queue, which SDKs receive from over AMQP 1.0.
         ValueError: no sub-queue.
     """
     if value is None:
@@ -135,5 +135,8 @@ def sub_queue_of(value: object, path: str) -> SubQueue:
     if text == "deadletter":
         return SubQueue.DEAD_LETTER
     if text == "transferdeadletter":
-        raise NotImplementedError(f"'{EntityPath(path)}' has no transfer dead-letter sub-queue.")
+        raise NotImplementedError(
+            f"The transfer dead-letter sub-queue of '{EntityPath(path)}' is received from over "
+            "AMQP 1.0 only."
+        )
     raise ValueError(f"{value!r} is no sub-queue: 'deadletter' is.")

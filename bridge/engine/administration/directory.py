@@ -88,10 +88,14 @@ class Directory:
         """Return an entity's definition.
 
         Raises:
-            EntityNotFound: there is no entity of this name, or it has no such sub-queue.
+            EntityNotFound: there is no entity of this name, or it has no such sub-queue: that for
+                transfers is of queues and topics that had a transaction. A topic's counts as a
+                queue.
         """
         entity = self._taken.find(path.key)
-        if entity is None or path.sub_queue is SubQueue.TRANSFER_DEAD_LETTER:
+        if path.sub_queue is SubQueue.TRANSFER_DEAD_LETTER:
+            return _of_transfers(entity, path)
+        if entity is None:
             raise EntityNotFound(texts.not_found(str(path)))
         if path.sub_queue is not SubQueue.NONE and isinstance(entity, model.Topic):
             raise EntityNotFound(texts.not_found(str(path)))
@@ -237,3 +241,18 @@ class Directory:
                     "definition.unknown entity=%s property=%s message=%r",
                     *(finding.entity, finding.property, finding.message),
                 )
+
+
+def _of_transfers(entity: model.Entity | None, path: EntityPath) -> model.Queue:
+    """Return the definition by which receivers get an entity's transfer dead letters."""
+    if entity is None or isinstance(entity, model.Subscription) or not entity.transactional:
+        raise EntityNotFound(texts.not_found(str(path)))
+    if isinstance(entity, model.Queue):
+        return entity
+    return model.Queue(
+        name=entity.name,
+        status=entity.status,
+        held=entity.held,
+        incarnation=entity.incarnation,
+        transactional=True,
+    )

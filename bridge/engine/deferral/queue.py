@@ -157,7 +157,7 @@ class DeferredQueue:
             ServerBusy, OperationTimeout: RabbitMQ, or the owner, gives no answer.
         """
         self._used_s = asyncio.get_running_loop().time()
-        body = encode_ask(numbers, of_dead_letters=sub_queue is SubQueue.DEAD_LETTER)
+        body = encode_ask(numbers, of_dead_letters=sub_queue is not SubQueue.NONE)
         return decode_locks(await self._ask(body))
 
     async def listed(self) -> tuple[Sequence[int], Sequence[int]] | None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from bridge.background.tasks import Tasks
 from bridge.background.waits import Wait
+from bridge.broker.connection.address import is_there
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import AckLost, BrokerError, NotStored
@@ -29,6 +30,7 @@ from bridge.broker.queue_on_use import make_on_use
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.forwarding.forwarded_copy import CannotForward, refused
+from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.requests import Sending
 from bridge.engine.services import Services
 from bridge.machine.inbox.fanout import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
@@ -80,6 +82,18 @@ class HeldTransfer:
     def key(self) -> str:
         """The target's identity."""
         return self.target.lower()
+
+
+async def make_dead_letter_queue(connections: ConsumerConnections, path: str) -> None:
+    """Make the queue of an entity's transfer dead letters, unless it exists.
+
+    Raises:
+        BrokerError: RabbitMQ does not make it, or the entity is deleted.
+    """
+    queue = parts.transfer_dead_letter_queue(path)
+    if not await is_there(connections, queue.name):
+        async with connections.apart(queue.name) as lease:
+            await make_on_use(lease, queue, names.active_exchange(path))
 
 
 class TransferForwarder:
@@ -240,9 +254,7 @@ class TransferForwarder:
     async def _make_dead_letter_queue(self) -> None:
         if self._has_dead_letters:
             return
-        queue = parts.transfer_dead_letter_queue(self._path)
-        async with self._connections.apart(queue.name) as lease:
-            await make_on_use(lease, queue, names.active_exchange(self._path))
+        await make_dead_letter_queue(self._connections, self._path)
         self._has_dead_letters = True
 
     async def _move(

@@ -68,7 +68,7 @@ class Deletion:
         release: Release,
     ) -> None:
         self._queue = names.received(path.entity, path.sub_queue)
-        self._is_in_order = path.sub_queue is not SubQueue.DEAD_LETTER
+        self._is_in_order = path.sub_queue is SubQueue.NONE
         self._before_ms = before_ms
         self._portion = portion
         self._waiting = waiting

@@ -13,6 +13,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from bridge.engine.api import Received
+from bridge.engine.browse.page import Page
 from bridge.engine.numbered_locks import NumberedLocks
 from bridge.engine.receiving.queue_reader import QueueReader
 from bridge.engine.receiving.receiver import QueueReceiver
@@ -99,13 +100,35 @@ class NumberedLocking:
             held += self._receiving.held_numbers(path)
             return LookedThrough([each.number for each in search.passed], frozenset(held), is_whole)
 
+    async def show(
+        self, path: EntityPath, queue: model.ReceiveEntity, start: int, count: int
+    ) -> list[Received]:
+        """Return messages from a number on, lowest first, which other receivers may lock then.
+
+        All of the queue that nobody holds is taken out for that, and goes back uncounted.
+        """
+        async with self._turn(path):
+            search: NumberedSearch[HeldMessage] = NumberedSearch(
+                None, passed_max=DEAD_LETTERS_MAX, bytes_max=BYTES_MAX, holds=_is_held
+            )
+            page = Page(count, None)
+
+            def take(holding: HeldMessage) -> None:
+                search.take(holding, 0)
+                if holding.number >= start:
+                    page.add(holding.received())
+                holding.record = _NO_CONTENT
+
+            await _search(self._receiving.open_uncounted(path, queue, take), search)
+            return page.result()
+
     def _turn(self, path: EntityPath) -> asyncio.Lock:
         return self._turns.setdefault((path.key, path.sub_queue), asyncio.Lock())
 
     async def _lock(
         self, path: EntityPath, queue: model.ReceiveEntity, numbers: Sequence[int]
     ) -> NumberedLocks:
-        is_dead = path.sub_queue is SubQueue.DEAD_LETTER
+        is_dead = path.sub_queue is not SubQueue.NONE
         search: NumberedSearch[HeldMessage] = NumberedSearch(
             numbers,
             passed_max=DEAD_LETTERS_MAX if is_dead else PASSED_MAX,

@@ -54,7 +54,7 @@ class QueueReader(QueueMessages[ReceivingChannel]):
         channels: ChannelLimits,
         deliver: Callable[[QueueReader, int, HeldMessage], None],
     ) -> None:
-        is_dead_letter = path.sub_queue is SubQueue.DEAD_LETTER
+        is_dead_letter = path.sub_queue is not SubQueue.NONE
         resource = names.received(queue.path, path.sub_queue)
         self._loop = asyncio.get_running_loop()
         self._locks = services.locks

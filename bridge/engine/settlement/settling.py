@@ -325,9 +325,13 @@ def _answer(waiting: asyncio.Future[Answer], answer: Answer) -> None:
 def is_of(owner: Owner, path: EntityPath) -> bool:
     """Whether an owner's messages are those of a path."""
     here = owner.path
-    return here == path or (here.key == path.key and here.sub_queue is path.sub_queue)
+    if here == path:
+        return True
+    # A deferred transfer dead letter is among the deferred dead letters of its entity.
+    is_dead = here.sub_queue is not SubQueue.NONE
+    return here.key == path.key and is_dead is (path.sub_queue is not SubQueue.NONE)
 
 
 def _check(path: EntityPath) -> None:
-    if path.sub_queue is SubQueue.DEAD_LETTER:
+    if path.sub_queue is not SubQueue.NONE:
         raise NotAllowed(texts.DEAD_LETTER_AGAIN.format(entity=path))

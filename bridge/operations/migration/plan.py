@@ -256,8 +256,8 @@ def _of_messages(
         yield _found("refusal", entity, "messages", text)
     if counted.transfer_dead_letter:
         text = (
-            f"{counted.transfer_dead_letter:,} messages are in $Transfer/$DeadLetterQueue, which a "
-            "bridge does not have: receive them first."
+            f"{counted.transfer_dead_letter:,} messages are in $Transfer/$DeadLetterQueue, which "
+            "is not copied: receive them first."
         )
         yield _found("refusal", entity, "transfer dead letters", text)
     if counted.deferred > DEFERRED_MAX:
