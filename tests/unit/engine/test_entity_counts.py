@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from bridge.broker.errors import BrokerSilent
 from bridge.broker.management.api import Figures
 from bridge.broker.ready_counts import ReadyCounts
-from bridge.engine.entity_counts import Answers, queues_of
+from bridge.engine.entity_counts import Answers, queues_of, transfer_queues
 from bridge.model import entity as model
 from bridge.topology import names
 
@@ -41,6 +42,23 @@ def test_figures_are_told_where_the_rest_is_known() -> None:
     assert found.by_figures(ORDERS).scheduled == 7
     assert found.by_figures(ORDERS).dead_letter == 2
     assert found.by_figures(AUDIT).dead_letter == 2
+
+
+def test_only_of_entities_with_transactions_the_queues_of_transfers_are_asked_for() -> None:
+    """What is held counts by RabbitMQ's figures; a queue that is not made yet has nothing."""
+    assert not transfer_queues(ORDERS) + transfer_queues(EVENTS) + transfer_queues(AUDIT)
+    assert not transfer_queues(replace(AUDIT, transactional=True))
+    for entity in (replace(ORDERS, transactional=True), replace(EVENTS, transactional=True)):
+        waits, refused = transfer_queues(entity)
+        assert {waits, refused} <= set(queues_of(entity))
+        found = answers()
+        found.held[entity.path], found.scheduled[entity.path] = (0, 0, 0), 0
+        found.ready.known = dict.fromkeys(queues_of(entity), 0) | {waits: 1}
+        found.missing = {*found.missing, refused}
+        assert found.figures is not None
+        found.figures = {**found.figures, waits: Figures(3, 10)}
+        counts = found.counts(entity)
+        assert (counts.transfer, counts.transfer_dead_letter) == (3, 0)
 
 
 def test_the_size_of_an_entity_with_messages_is_not_zero() -> None:

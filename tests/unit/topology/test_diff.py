@@ -17,7 +17,10 @@ from bridge.topology.parts import (
     history,
     sessions_queue,
     settled,
+    transfer_dead_letter_queue,
+    transfer_queue,
 )
+from bridge.topology.policy import PROTECTED_PRIORITY, winners
 from bridge.topology.resources import Binding, Exchange, Parameter, Policy, Queue, Topology
 from tests.unit.topology.entities import namespaces
 
@@ -171,6 +174,9 @@ def test_a_policy_whose_queues_all_have_another_one_goes_in_any_case() -> None:
         settled("orders/$deadletterqueue"),
         history("orders"),
         sessions_queue("orders"),
+        transfer_queue("orders"),
+        transfer_dead_letter_queue("orders"),
+        settled(transfer_dead_letter_queue("orders").name),
     ],
 )
 def test_what_is_made_when_needed_goes_with_its_entity_and_never_before(queue: Queue) -> None:
@@ -181,7 +187,17 @@ def test_what_is_made_when_needed_goes_with_its_entity_and_never_before(queue: Q
     assert queue in gone
 
 
-@pytest.mark.parametrize("queue", [bucket_queue("events", 2, 7), history("events")])
+@pytest.mark.parametrize("queue", [transfer_queue("orders"), transfer_dead_letter_queue("orders")])
+def test_no_catch_all_of_a_user_gets_at_what_transactions_send(queue: Queue) -> None:
+    """Nothing of it expires or is dropped, whatever a policy says of all queues."""
+    catch_all = Policy(name="all", pattern=".*", definition={"message-ttl": 1}, priority=10)
+    (winner,) = winners(queue, [*ORDERS.policies, catch_all])
+    assert (winner.name != "all", winner.priority) == (True, PROTECTED_PRIORITY)
+
+
+@pytest.mark.parametrize(
+    "queue", [bucket_queue("events", 2, 7), history("events"), transfer_queue("events")]
+)
 def test_what_a_topic_has_made_when_needed_stays_with_it(queue: Queue) -> None:
     """Its scheduled messages, and the ids that it has accepted, are no drift."""
     wanted = compiled(model.Namespace(topics=(model.Topic(name="events"),)))
