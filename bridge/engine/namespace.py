@@ -51,6 +51,7 @@ from bridge.engine.api import (
 )
 from bridge.engine.bridges import Bridges
 from bridge.engine.browse.browsing import Browsing
+from bridge.engine.browse.page import Page
 from bridge.engine.browse.settlements import UnwrittenSettlements
 from bridge.engine.client_holds import ClientHolds
 from bridge.engine.clients import Clients
@@ -725,9 +726,15 @@ async def _peek_refused(
         raise NotImplementedHere(texts.PEEKS_NOT_HERE)
     entity = namespace.directory.receive_entity(path)
     queue = names.received(entity.path, path.sub_queue)
-    if not count or not await is_there(namespace._connections, queue):
-        return []
-    return await namespace._numbered.show(path, entity, start, count)
+    page = Page(count, None)
+
+    def see(received: Received) -> None:
+        if received.sequence_number >= start:
+            page.add(received)
+
+    if count and await is_there(namespace._connections, queue):
+        await namespace._numbered.show(path, entity, see)
+    return page.result()
 
 
 def _publish_again(

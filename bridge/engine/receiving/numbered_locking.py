@@ -13,7 +13,6 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from bridge.engine.api import Received
-from bridge.engine.browse.page import Page
 from bridge.engine.numbered_locks import NumberedLocks
 from bridge.engine.receiving.queue_reader import QueueReader
 from bridge.engine.receiving.receiver import QueueReceiver
@@ -101,26 +100,23 @@ class NumberedLocking:
             return LookedThrough([each.number for each in search.passed], frozenset(held), is_whole)
 
     async def show(
-        self, path: EntityPath, queue: model.ReceiveEntity, start: int, count: int
-    ) -> list[Received]:
-        """Return messages from a number on, lowest first, which other receivers may lock then.
+        self, path: EntityPath, queue: model.ReceiveEntity, see: Callable[[Received], None]
+    ) -> None:
+        """Call `see` with each message that nobody holds, in the order of the queue.
 
-        All of the queue that nobody holds is taken out for that, and goes back uncounted.
+        All are taken out for that, and go back uncounted: receivers may lock them then.
         """
         async with self._turn(path):
             search: NumberedSearch[HeldMessage] = NumberedSearch(
                 None, passed_max=DEAD_LETTERS_MAX, bytes_max=BYTES_MAX, holds=_is_held
             )
-            page = Page(count, None)
 
             def take(holding: HeldMessage) -> None:
                 search.take(holding, 0)
-                if holding.number >= start:
-                    page.add(holding.received())
+                see(holding.received())
                 holding.record = _NO_CONTENT
 
             await _search(self._receiving.open_uncounted(path, queue, take), search)
-            return page.result()
 
     def _turn(self, path: EntityPath) -> asyncio.Lock:
         return self._turns.setdefault((path.key, path.sub_queue), asyncio.Lock())
