@@ -1,0 +1,38 @@
+"""Transactions of the unmodified .NET client, as its own live tests have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bridge.testing.process import Bridge
+from tests.acceptance.driver import Outcome, dotnet_program, run_scenarios
+from tests.acceptance.scenarios import test_nothing_is_left_out, test_scenario  # noqa: F401
+from tests.fixtures import transacting
+
+SCENARIOS = (
+    "commit",
+    "rollback_then_abandon",
+    "every_settlement",
+    "deferred",
+    "cancel",
+    "session",
+    "another_client",
+    "schedule_refused",
+    "other_entity_refused",
+    "across_entities",
+    "receiver_across_refused",
+)
+
+PROGRAM = transacting.__name__
+
+QUEUE = "dotnet-tx"
+ENTITIES = {
+    QUEUE: {"LockDuration": "PT1M", "MaxDeliveryCount": 10},
+    f"{QUEUE}-other": {"LockDuration": "PT1M"},
+    f"{QUEUE}-sessions": {"LockDuration": "PT1M", "RequiresSession": True},
+}
+
+
+def run(bridge: Bridge) -> Mapping[str, Outcome]:
+    """Run the program."""
+    return run_scenarios(dotnet_program("transactions"), bridge.connection_string, QUEUE)
