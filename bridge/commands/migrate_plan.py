@@ -229,6 +229,7 @@ def _entity_rows(made: MigrationPlan) -> list[dict[str, object]]:
             "bytes_by_state": dict(counted.bytes),
             "largest_bytes": counted.largest[1] if counted.largest else None,
             "sessions": counted.sessions,
+            "session_states": counted.session_states,
             "counted": "by peek" if counted.is_peeked else "as told",
         })  # fmt: skip
     return rows

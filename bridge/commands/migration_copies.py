@@ -119,6 +119,7 @@ class EntityCopies:
                 "entity": each.entity.path,
                 "messages": each.copy.messages,
                 "verified": each.copy.verified,
+                "session_states": each.copy.session_states,
                 "cancelled": each.copy.cancelled,
             }
             for each in copies

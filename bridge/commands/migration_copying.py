@@ -11,10 +11,10 @@ from bridge.commands.cancelling import Cancelled, cancel
 from bridge.commands.errors import sentence_of
 from bridge.commands.message_path import DEAD_LETTER
 from bridge.commands.migration_holding import check_free, held_paths, importing
-from bridge.commands.migration_peeking import SESSIONS_PAGE
+from bridge.commands.migration_peeking import sessions_of
+from bridge.commands.migration_state_copying import source_states, store_states, target_states
 from bridge.commands.output import Progress
 from bridge.model import entity as model
-from bridge.model.session_id import fold
 from bridge.operations.migration.copy_effects import (
     AwaitMark,
     AwaitOthers,
@@ -26,16 +26,18 @@ from bridge.operations.migration.copy_effects import (
     CopyPause,
     CopyPlace,
     CopyRefused,
-    CopySessionStates,
     CopyStopped,
     CopyUnanswered,
     CountSource,
     HoldTarget,
     ImportBatch,
     ListSourceSessions,
+    ListTargetStates,
     PeekedMessage,
     PeekPage,
+    ReadSourceStates,
     ReleaseTarget,
+    StoreTargetStates,
     TargetHeld,
     peeked,
 )
@@ -145,7 +147,6 @@ class RunningCopy:
         self._others = others
         self._progress = progress
         self._sender: RemoteSender | None = None
-        self._states: dict[str, bytes | None] = {}
         self._unanswered = 0
 
     async def run(self, asked: asyncio.Event) -> bool:
@@ -193,8 +194,18 @@ class RunningCopy:
                 return await self._count(place)
             case ImportBatch(messages):
                 return await self._import(messages)
-            case CopySessionStates(place, is_check):
-                return await self._session_states(place, is_check=is_check)
+            case ReadSourceStates(place, session_ids):
+                return await source_states(
+                    self._sides.source, self._places[place].path, session_ids
+                )
+            case ListTargetStates(place):
+                return await target_states(
+                    self._sides.target, self._places[place].path, self._sides.run
+                )
+            case StoreTargetStates(place, states):
+                return await store_states(
+                    self._sides.target, self._places[place].path, self._sides.run, states
+                )
             case CopyPause():
                 await asyncio.sleep(1.0)
             case CancelAtSource(place, numbers):
@@ -240,11 +251,7 @@ class RunningCopy:
         return [peeked(each, is_dead=is_dead, is_compared=is_compared) for each in found]
 
     async def _sessions(self, place: int) -> list[str]:
-        management = self._sides.source.management_of(self._places[place].path)
-        found: list[str] = []
-        while page := await management.message_sessions(len(found), SESSIONS_PAGE):
-            found += page
-        return found
+        return await sessions_of(self._sides.source.management_of(self._places[place].path))
 
     async def _count(self, place: int) -> CopyCount:
         """Return the count, unless deferred dead letters may be in it."""
@@ -284,27 +291,6 @@ class RunningCopy:
         await asyncio.sleep(1.0)
         if not await self._is_attached():
             raise CopyStopped(f"{self.entity.path}: the target is not held any more.")
-
-    async def _session_states(self, place: int, *, is_check: bool) -> CopyDone | CopyRefused:
-        path = self._places[place].path
-        for session_id in await self._sessions(place):
-            try:
-                session = await self._sides.source.session_receiver(path, session_id)
-            except RemoteError as error:
-                return CopyRefused(f"session {session_id!r}: {sentence_of(error)}")
-            try:
-                state = await session.state()
-            finally:
-                await session.close()
-            if state is not None:
-                return CopyRefused(
-                    f"session {session_id!r} has a state, which is not copied yet: remove it, or "
-                    "leave the entity out."
-                )
-            if is_check and self._states.get(fold(session_id)) != state:
-                return CopyRefused(f"the state of session {session_id!r} has changed.")
-            self._states[fold(session_id)] = state
-        return CopyDone()
 
     async def _cancel(self, path: str, numbers: Sequence[int]) -> None:
         management = self._sides.source.management_of(path)

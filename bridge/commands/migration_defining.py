@@ -8,7 +8,7 @@ from bridge.commands.output import Progress
 from bridge.model import entity as model
 from bridge.model.entity import Tier
 from bridge.model.properties import kind_of
-from bridge.operations.migration.comparison import compared
+from bridge.operations.migration.comparison import compared, made_mb
 from bridge.operations.migration.plan import MigrationSide
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.entity import rule_node
@@ -65,7 +65,10 @@ class DefinitionCopy:
         kind = kind_of(entity).value
         found = await self._source.get(kind, *names)
         targets = _forwarding_of(entity)
-        description = found.changed(targets if forwards else dict.fromkeys(targets, ""))
+        given = targets if forwards else dict.fromkeys(targets, "")
+        if not isinstance(entity, model.Subscription):
+            given["MaxSizeInMegabytes"] = str(made_mb(entity, self._tiers[1]))
+        description = found.changed(given)
         if is_new:
             await self._target.create(kind, description, *names)
         else:

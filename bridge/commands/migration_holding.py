@@ -12,6 +12,7 @@ from bridge.commands.message_path import DEAD_LETTER
 from bridge.model import entity as model
 from bridge.operations.migration.copy_effects import CopyPlace, CopyStopped
 from bridge.operations.migration.plan import MigrationSide
+from bridge.operations.migration.session_states import own_state
 from bridge.operations.migration.state_counts import StateCounts
 from bridge.remote.errors import RemoteError, RemoteRefused
 from bridge.remote.namespace import RemoteNamespace
@@ -128,6 +129,8 @@ class TargetHolding:
                     f"{place.path}: the target has messages of its own, such as "
                     f"{shown[0].sequence_number}: receive or purge them first."
                 )
+            if place.has_sessions:
+                await self._check_states(place.path)
         self.empty.add(unit.path.lower())
 
     async def release(self) -> None:
@@ -135,6 +138,12 @@ class TargetHolding:
         for path in self._paths:
             with suppress(RemoteError):
                 await self._target.management_of(path).release(self._run)
+
+    async def _check_states(self, path: str) -> None:
+        """See that no session has a state: it would be one of the target's own."""
+        management = self._target.management_of(path)
+        for session_id in await management.session_state_digests(self._run, 0, 1):
+            raise own_state(path, session_id)
 
     def _is_there(self, place: CopyPlace) -> bool:
         return place.path.removesuffix(DEAD_LETTER).lower() in self._known

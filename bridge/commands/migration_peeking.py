@@ -17,6 +17,9 @@ from bridge.remote.namespace import RemoteNamespace
 
 SESSIONS_PAGE = 100
 
+EVER_MS = 1
+"""Each state was set behind this (UTC ms)."""
+
 
 def places(path: str, *, is_topic: bool) -> tuple[tuple[str, bool], ...]:
     """Return the paths at which an entity's messages are, each with whether they are dead there.
@@ -43,6 +46,31 @@ async def pages(
         if max(numbers, default=-1) < next_number:
             return
         next_number = max(numbers) + 1
+
+
+async def sessions_of(
+    management: RemoteManagement,
+    asked: asyncio.Event | None = None,
+    updated_after_ms: int | None = None,
+) -> list[str]:
+    """Return an entity's sessions: those with messages or a state.
+
+    Args:
+        asked: the list ends when it is set.
+        updated_after_ms: those alone whose state was set since then.
+
+    Raises:
+        RemoteError: the namespace refuses, or does not answer.
+    """
+    found: dict[str, None] = {}
+    skip = 0
+    while asked is None or not asked.is_set():
+        page = await management.message_sessions(skip, SESSIONS_PAGE, updated_after_ms)
+        if not page:
+            break
+        skip += len(page)
+        found.update(dict.fromkeys(page))
+    return list(found)
 
 
 class MessageLook:
@@ -92,19 +120,14 @@ class MessageLook:
                 self._progress.advance(len(page))
             await management.close()
         self.took_s += time.monotonic() - began_s
-        return count.counted(given, await self._sessions(entity))
+        return count.counted(given, *await self._sessions(entity))
 
-    async def _sessions(self, entity: model.Entity) -> int | None:
+    async def _sessions(self, entity: model.Entity) -> tuple[int | None, int | None]:
+        """Return how many sessions there are, and how many of them have a state."""
         if isinstance(entity, model.Topic) or not entity.requires_session:
-            return None
+            return None, None
         management = await self._namespace.management(entity.path)
-        found: set[str] = set()
-        skip = 0
-        while not self._asked.is_set():
-            page = await management.message_sessions(skip, SESSIONS_PAGE)
-            if not page:
-                break
-            skip += len(page)
-            found.update(page)
+        sessions = await sessions_of(management, self._asked)
+        states = await sessions_of(management, self._asked, EVER_MS)
         await management.close()
-        return len(found)
+        return len(sessions), len(states)

@@ -8,15 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from bridge.commands.errors import sentence_of
-from bridge.commands.migration_peeking import SESSIONS_PAGE
+from bridge.commands.migration_peeking import sessions_of
+from bridge.commands.migration_state_copying import state_of
 from bridge.model.session_id import fold
 from bridge.operations.migration.verification import SIDES, Side
 from bridge.relay.running.session_lock import CANNOT_BE_LOCKED
 from bridge.remote.errors import RemoteError, RemoteNotFound
 from bridge.remote.namespace import RemoteNamespace
-
-ACCEPT_S = 20.0
-"""How long a namespace may take to give a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,9 @@ async def compared_states(
     """
     spelled: dict[str, str] = {}
     for namespace in namespaces:
-        for session_id in await _sessions(namespace, path, asked):
-            spelled.setdefault(fold(session_id), session_id)
+        with suppress(RemoteNotFound):  # an entity that is not there has none
+            for session_id in await sessions_of(namespace.management_of(path), asked):
+                spelled.setdefault(fold(session_id), session_id)
     found = StateComparison()
     for session_id in spelled.values():
         if asked.is_set():
@@ -74,7 +73,9 @@ async def compared_states(
         states: dict[Side, bytes | None] = {}
         for side, namespace in zip(SIDES, namespaces, strict=True):
             try:
-                states[side] = await _state(namespace, path, session_id)
+                states[side] = await state_of(namespace, path, session_id)
+            except RemoteNotFound:
+                states[side] = None
             except RemoteError as error:
                 if error.condition != CANNOT_BE_LOCKED:
                     raise
@@ -87,32 +88,3 @@ async def compared_states(
             has_state = tuple(side for side in SIDES if states[side] is not None)
             found.differences.append(StateDifference(session_id, has_state))
     return found
-
-
-async def _sessions(namespace: RemoteNamespace, path: str, asked: asyncio.Event) -> list[str]:
-    """Return the sessions with messages or a state; none of an entity that is not there."""
-    found: dict[str, None] = {}
-    skip = 0
-    management = namespace.management_of(path)
-    while not asked.is_set():
-        try:
-            page = await management.message_sessions(skip, SESSIONS_PAGE)
-        except RemoteNotFound:
-            break
-        if not page:
-            break
-        skip += len(page)
-        found.update(dict.fromkeys(page))
-    return list(found)
-
-
-async def _state(namespace: RemoteNamespace, path: str, session_id: str) -> bytes | None:
-    try:
-        receiver = await namespace.session_receiver(path, session_id, max_wait_s=ACCEPT_S)
-    except RemoteNotFound:
-        return None
-    try:
-        return await receiver.state()
-    finally:
-        with suppress(RemoteError):
-            await receiver.close()

@@ -37,7 +37,6 @@ QUEUES: dict[str, dict[str, Any]] = {
     "inbound": {"ForwardTo": "orders"},
     "large": {},
     "sessions": {"RequiresSession": True},
-    "states": {"RequiresSession": True},
     "killed": {},
     "cancelled": {},
     "away": {},
@@ -249,22 +248,6 @@ def test_a_source_that_still_changes_is_named_before_anything_is_changed(
     assert "source: busy still changes: " in said.err
     with client_of(target) as client, pytest.raises(Exception, match="busy"):
         send(client, "busy", "not there")
-
-
-def test_a_session_with_a_state_is_named_and_nothing_is_held(
-    bridges: tuple[Bridge, Bridge], run: Run
-) -> None:
-    """States cannot be imported."""
-    source, target = bridges
-    with client_of(source) as client:
-        send(client, "states", ServiceBusMessage("x", session_id="red"))
-        with client.get_queue_receiver("states", session_id="red") as receiver:
-            receiver.session.set_state(b"paid")
-    said = run("--yes", "states")
-    assert said.code == 1
-    assert "states: session 'red' has a state" in said.err
-    with client_of(target) as client:
-        send(client, "states", ServiceBusMessage("y", session_id="red"))
 
 
 BEGIN = "import sys; from bridge.cli.main import main; sys.exit(main(sys.argv[1:]))"

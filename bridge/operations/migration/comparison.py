@@ -50,6 +50,16 @@ def at_target(
     return min(capacity_mb(entity), largest_mb) * MEBIBYTE, size_kb * 1024
 
 
+def made_mb(entity: model.Queue | model.Topic, tier: model.Tier) -> int:
+    """Return the size with which an entity is made at the target: that of a partition, if it has.
+
+    Args:
+        tier: the target's.
+    """
+    sizes_mb, of_one_mb = _capacities_mb(tier), _of_one_partition_mb(entity)
+    return max((each for each in sizes_mb if each <= of_one_mb), default=sizes_mb[0])
+
+
 def compared(
     entity: model.Entity, there: model.Entity | None, source: model.Tier, target: model.Tier
 ) -> Iterator[MigrationFinding]:
@@ -92,9 +102,8 @@ def _made(
     if isinstance(entity, model.Subscription):
         return
     sizes_mb = _capacities_mb(target)
-    of_one_mb = _of_one_partition_mb(entity)
-    if of_one_mb not in sizes_mb:
-        taken_mb = max((each for each in sizes_mb if each <= of_one_mb), default=sizes_mb[0])
+    of_one_mb, taken_mb = _of_one_partition_mb(entity), made_mb(entity, target)
+    if of_one_mb != taken_mb:
         yield _loss(
             entity,
             "MaxSizeInMegabytes",

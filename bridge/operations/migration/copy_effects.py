@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -160,14 +160,35 @@ class CopyPause:
 
 
 @dataclass(frozen=True, slots=True)
-class CopySessionStates:
-    """Copy the state of each session of a place, or see that none has changed since.
+class ReadSourceStates:
+    """Accept sessions of a place at the source, and read their states.
 
-    Answered with `CopyDone`, or with `CopyRefused`, which names the session.
+    Answered with `SourceStates`, or with `CopyRefused`, which names the session: somebody has it.
     """
 
     place: int
-    is_check: bool
+    session_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListTargetStates:
+    """Name all sessions of a place that have a state at the target; answered: `TargetStates`."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTargetStates:
+    """Store states at the target; each may be there already.
+
+    Answered with `CopyDone`, or with `CopyRefused`, which names the session.
+
+    Attributes:
+        states: sessions, each with its state.
+    """
+
+    place: int
+    states: tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +227,9 @@ CopyEffect = (
     | CountSource
     | ImportBatch
     | CopyPause
-    | CopySessionStates
+    | ReadSourceStates
+    | ListTargetStates
+    | StoreTargetStates
     | AwaitOthers
     | AwaitMark
     | CancelAtSource
@@ -254,6 +277,20 @@ class TargetHeld:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceStates:
+    """The sessions that have a state, of those that were asked for, each with its state."""
+
+    states: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetStates:
+    """All sessions that have a state, each with the SHA-256 of that."""
+
+    digests: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class CopyCount:
     """What a namespace tells; `None`: it tells nothing."""
 
@@ -277,6 +314,8 @@ CopyAnswer = (
     | CopyUnanswered
     | CopyRefused
     | CopyCount
+    | SourceStates
+    | TargetStates
     | TargetHeld
     | Sequence[PeekedMessage]
     | Sequence[str]

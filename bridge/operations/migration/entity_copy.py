@@ -23,7 +23,6 @@ from bridge.operations.migration.copy_effects import (
     CopyPause,
     CopyPlace,
     CopyRefused,
-    CopySessionStates,
     CopyStopped,
     CopyUnanswered,
     HoldTarget,
@@ -35,6 +34,7 @@ from bridge.operations.migration.copy_effects import (
 )
 from bridge.operations.migration.entity_reading import PAGE_BYTES, CopySteps, EntityReading
 from bridge.operations.migration.message_ledger import PlaceLedger, in_order
+from bridge.operations.migration.session_states import StateCopy
 
 TRANSFER: Final = 100
 """Messages of one transfer; a bridge takes no more."""
@@ -93,6 +93,7 @@ class EntityCopy:
     ) -> None:
         self._reading = EntityReading(places)
         self._ledgers = self._reading.ledgers
+        self._states = [StateCopy(at, each) for at, each in enumerate(places) if each.has_sessions]
         self._due_after_ms = due_after_ms
         self._batch_count = batch_count
         self._batch_bytes = batch_bytes
@@ -117,9 +118,7 @@ class EntityCopy:
             try:
                 yield from self._copy_held()
             except CopyStopped:
-                if not self._may_have_copies and (
-                    self._may_live or not (yield from self._shows_any())
-                ):
+                if not self._has_copies and (self._may_live or not (yield from self._shows_any())):
                     yield ReleaseTarget()
                 raise
         self.phase = CopyPhase.CANCELLING
@@ -131,6 +130,8 @@ class EntityCopy:
         held = yield HoldTarget()
         assert isinstance(held, TargetHeld)
         self._may_have_copies = not (held.is_new or held.was_empty)
+        for states in self._states:
+            states.may_have_copies = self._may_have_copies
         self._may_live = held.is_new
         if held.batch_bytes:
             self._batch_bytes = min(self._batch_bytes, held.batch_bytes)
@@ -138,14 +139,16 @@ class EntityCopy:
         yield from self._read_numbers()
         self._check_due()
         yield from self._find_copied(is_new=held.is_new)
+        for states in self._states:
+            yield from states.find(is_new=held.is_new)
         self._may_live = False
         self.phase = CopyPhase.COPYING
-        yield from self._session_states(is_check=False)
+        for states in self._states:
+            yield from states.copy()
         yield from self._copy()
         self.phase = CopyPhase.VERIFYING
         yield from self._verify_source()
         self.verified = self.messages
-        yield from self._session_states(is_check=True)
         yield from self._verify_target()
         self.phase = CopyPhase.WAITING
         recounted = yield AwaitOthers()
@@ -154,6 +157,9 @@ class EntityCopy:
             yield from self._verify_source()
         else:
             yield from self._check_none_has_come()
+        for states in self._states:
+            yield from states.verify_source()
+            yield from states.verify_target()
         yield AwaitMark()
 
     # -- what the source has
@@ -212,11 +218,24 @@ class EntityCopy:
             yield from self._reading.look("target", place, partial(_see, ledger, is_new=is_new))
 
     def _shows_any(self) -> Generator[CopyEffect, CopyAnswer, bool]:
-        """Whether the target has messages: another run of the same name has copied them."""
+        """Whether the target has anything: another run of the same name has copied it."""
         for place in range(len(self._ledgers)):
             if (yield from self._reading.page("target", place, 1, is_compared=False)):
                 return True
+        for states in self._states:
+            if (yield from states.shows_any()):
+                return True
         return False
+
+    @property
+    def _has_copies(self) -> bool:
+        """Whether the target may have what this run has copied."""
+        return self._may_have_copies or any(each.may_have_copies for each in self._states)
+
+    @property
+    def session_states(self) -> int:
+        """How many states of sessions the source has; 0 until they are read."""
+        return sum(map(len, self._states))
 
     # -- copying
 
@@ -253,13 +272,6 @@ class EntityCopy:
             )
         assert isinstance(answer, CopyDone)
         self.copied += len(batch)
-
-    def _session_states(self, *, is_check: bool) -> CopySteps:
-        for place, ledger in enumerate(self._ledgers):
-            if ledger.place.has_sessions:
-                answer = yield CopySessionStates(place, is_check)
-                if isinstance(answer, CopyRefused):
-                    raise CopyStopped(f"{ledger.place.path}: {answer.text}")
 
     # -- verifying
 

@@ -15,7 +15,7 @@ from bridge.operations.migration.copy_time import CopyTime, copy_time
 from bridge.operations.migration.findings import FINDING_LEVELS, FindingLevel, MigrationFinding
 from bridge.operations.migration.state_counts import COPIED_STATES, StateCounts
 from bridge.topology.definitions import entities
-from bridge.topology.parts import DEFERRED_MAX, SESSION_STATES_MAX
+from bridge.topology.parts import DEFERRED_MAX, SESSION_STATE_BYTES_MAX, SESSION_STATES_MAX
 
 GENERAL = (
     MigrationFinding(
@@ -220,7 +220,10 @@ def _of_definition(
             text = "what it forwards can come back to it: nothing empties it by itself."
             yield _found("note", entity, "ForwardTo", text)
         if entity.requires_session:
-            text = "the states of its sessions are not looked at: that would lock the sessions."
+            text = (
+                f"a state of a session of more than {SESSION_STATE_BYTES_MAX:,} bytes is not "
+                "taken; how large they are is not looked at: that would lock the sessions."
+            )
             yield _found("note", entity, "sessions", text)
     if not isinstance(entity, model.Subscription) and entity.requires_duplicate_detection:
         open_for = format_duration(entity.duplicate_detection_history_time_window_ms)
@@ -272,12 +275,13 @@ def _of_messages(
             "active: --peek counts them."
         )
         yield _found("note", entity, "deferred messages", text)
-    if counted.sessions is not None and counted.sessions > _states_max(entity, there):
+    most = _states_max(entity, there)
+    if counted.session_states is not None and counted.session_states > most:
         text = (
-            f"{counted.sessions:,} sessions have messages or a state, and a bridge holds "
-            f"{_states_max(entity, there):,} states of this entity."
+            f"{counted.session_states:,} sessions have a state, and a bridge holds {most:,} states "
+            f"of this entity: clear {counted.session_states - most:,} of them first."
         )
-        yield _found("note", entity, "sessions", text)
+        yield _found("refusal", entity, "sessions", text)
     if counted.unread:
         text = f"{counted.unread:,} cannot be read: receive them first."
         yield _found("refusal", entity, "messages", text)

@@ -46,6 +46,7 @@ class StateCounts:
         first_due_ms: when the first scheduled message is due (UTC ms); of a peek alone.
         unread: how many messages cannot be read; of a peek alone.
         sessions: how many sessions have messages or a state; `None`: nobody was asked.
+        session_states: how many have a state; likewise.
     """
 
     counts: Mapping[CopiedState, int] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class StateCounts:
     first_due_ms: int | None = None
     unread: int = 0
     sessions: int | None = None
+    session_states: int | None = None
 
     @property
     def total(self) -> int:
@@ -129,12 +131,14 @@ class StateCounter:
         if state == "scheduled" and due_ms is not None:
             self._first_due_ms = min(due_ms, self._first_due_ms or due_ms)
 
-    def counted(self, given: StateCounts, sessions: int | None = None) -> StateCounts:
+    def counted(
+        self, given: StateCounts, sessions: int | None = None, session_states: int | None = None
+    ) -> StateCounts:
         """Return what was counted, with what only the namespace itself tells.
 
         Args:
             given: what it tells.
-            sessions: see `StateCounts`.
+            sessions, session_states: see `StateCounts`.
         """
         return StateCounts(
             counts=dict(self._counts),
@@ -147,6 +151,7 @@ class StateCounter:
             first_due_ms=self._first_due_ms,
             unread=self._unread,
             sessions=sessions,
+            session_states=session_states,
         )
 
 

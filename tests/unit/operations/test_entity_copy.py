@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -27,18 +28,22 @@ from bridge.operations.migration.copy_effects import (
     CopyPause,
     CopyPlace,
     CopyRefused,
-    CopySessionStates,
     CopyStopped,
     CopyUnanswered,
     CountSource,
     HoldTarget,
     ImportBatch,
     ListSourceSessions,
+    ListTargetStates,
     PeekedMessage,
     PeekPage,
+    ReadSourceStates,
     ReleaseTarget,
     SourceRecounted,
+    SourceStates,
+    StoreTargetStates,
     TargetHeld,
+    TargetStates,
     peeked,
 )
 from bridge.operations.migration.entity_copy import CopyPhase, EntityCopy
@@ -73,10 +78,17 @@ def made(number: int, what: str = "", order: int | None = None, **values: Any) -
 
 @dataclass
 class Side:
-    """The messages of an entity at one side, by place and number."""
+    """The messages of an entity at one side, by place and number, and the states of its sessions.
+
+    Attributes:
+        states: by session; the place with sessions is the first.
+        locked: sessions that somebody has.
+    """
 
     places: Sequence[CopyPlace]
     messages: Messages
+    states: dict[str, bytes] = field(default_factory=dict)
+    locked: set[str] = field(default_factory=set)
 
     def page(self, wanted: PeekPage, most: int) -> list[PeekedMessage]:
         """Those from a number on; where there are sessions, one session behind the other."""
@@ -93,6 +105,19 @@ class Side:
         """What it has now."""
         return [dict(each) for each in self.messages]
 
+    def sessions(self) -> list[str]:
+        """What a list of sessions has: those with messages that are not scheduled, or a state."""
+        found = {each.session_id or "" for each in self.messages[0].values() if each.due_ms is None}
+        return sorted(found | set(self.states))
+
+    def read_states(self, wanted: ReadSourceStates) -> SourceStates | CopyRefused:
+        """The states of some sessions."""
+        for each in wanted.session_ids:
+            if each in self.locked:
+                return CopyRefused(f"session {each!r}: somebody has it")
+        states = [(each, self.states[each]) for each in wanted.session_ids if each in self.states]
+        return SourceStates(tuple(states))
+
 
 @dataclass
 class Target(Side):
@@ -100,7 +125,8 @@ class Target(Side):
 
     Attributes:
         last: the highest number of each series.
-        refusal: why it takes nothing.
+        refusal: why it takes no messages.
+        state_refusal: why it takes no states.
         is_live: it has messages of its own, not of the migration.
         shown: the places whose messages peeks show; `None`: of all.
     """
@@ -108,6 +134,7 @@ class Target(Side):
     is_held: bool = False
     last: dict[int, int] = field(default_factory=dict)
     refusal: str = ""
+    state_refusal: str = ""
     is_live: bool = False
     shown: set[int] | None = None
 
@@ -139,6 +166,16 @@ class Target(Side):
             self.shown = {0}
         return CopyDone()
 
+    def store_states(self, wanted: StoreTargetStates) -> CopyDone | CopyRefused:
+        """Store states; the same may be there."""
+        assert self.is_held
+        for session_id, state in wanted.states:
+            if self.state_refusal:
+                return CopyRefused(f"the state of session {session_id!r}: {self.state_refusal}")
+            assert self.states.get(session_id, state) == state, "no other state is overwritten"
+            self.states[session_id] = state
+        return CopyDone()
+
 
 class World:
     """Both sides of some entities, and the mark; the runs come and go.
@@ -155,6 +192,7 @@ class World:
         self.is_over = False
         self.stopped = ""
         self.at_mark: list[Messages] = []
+        self.states_at_mark: list[dict[str, bytes]] = []
         self.released: set[int] = set()
         self._page = page
         self.begin()
@@ -218,9 +256,8 @@ class World:
                 if target.shown is not None and place not in target.shown:
                     self._in_doubt |= {(place, number) for number in target.messages[place]}
                 return target.shown_page(effect, self._page)
-            case ListSourceSessions(place):
-                found = source.messages[place].values()
-                return sorted({each.session_id or "" for each in found if each.due_ms is None})
+            case ListSourceSessions():
+                return source.sessions()
             case CountSource(place):
                 return CopyCount(len(source.messages[place]))
             case ImportBatch(messages):
@@ -234,8 +271,12 @@ class World:
             case CopyPause():
                 target.shown = None
                 return CopyDone()
-            case CopySessionStates():
-                return CopyDone()
+            case ReadSourceStates():
+                return source.read_states(effect)
+            case ListTargetStates():
+                return TargetStates({n: sha256(each).digest() for n, each in target.states.items()})
+            case StoreTargetStates():
+                return target.store_states(effect)
             case AwaitOthers():
                 if all(isinstance(each, AwaitOthers) for each in self._next):
                     self.recounted = [_count(each) for each in self.sources]
@@ -246,6 +287,7 @@ class World:
                 if all(isinstance(each, AwaitMark) for each in self._next):
                     self.is_marked = True
                     self.at_mark = [each.copy() for each in self.sources]
+                    self.states_at_mark = [dict(each.states) for each in self.sources]
                 return CopyDone() if self.is_marked else None
             case CancelAtSource(place, numbers):
                 for number in numbers:
@@ -267,6 +309,7 @@ class World:
         target.is_held = False
         if self.is_marked:
             assert alike(target.messages, self.at_mark[index])
+            assert target.states == self.states_at_mark[index]
             assert not any(
                 each.due_ms is not None and number in there
                 for here, there in zip(self.sources[index].messages, target.messages, strict=True)
@@ -274,7 +317,8 @@ class World:
             ), "no message is scheduled at both sides"
             self.released.add(index)
         else:
-            assert target.is_live or not any(target.messages), "what was copied stays held"
+            is_empty = not any(target.messages) and not target.states
+            assert target.is_live or is_empty, "what was copied stays held"
 
     def finish(self) -> None:
         """Go on without more faults, until the end."""
@@ -319,6 +363,9 @@ NUMBERS = st.one_of(
     st.integers(1, 40), st.integers(1, 5).map(lambda partition: (partition << 48) + partition * 3)
 )
 KINDS = st.sampled_from(("active", "scheduled", "deferred", "dead"))
+SESSION_IDS = [*"abc", *(f"s{number}" for number in range(12))]
+STATES = st.dictionaries(st.sampled_from(SESSION_IDS), st.sampled_from([b"x", b"y"]))
+"""More than are read at once; of sessions without messages, too."""
 
 
 @st.composite
@@ -331,7 +378,8 @@ def queues(draw: st.DrawFn) -> Side:
         due_ms = FAR_MS if kind == "scheduled" else None
         message = made(number, kind, due_ms=due_ms, session_id=session)
         messages[kind == "dead"][number] = message
-    return Side(SESSIONS if has_sessions else QUEUE, messages)
+    states = draw(STATES) if has_sessions else {}
+    return Side(SESSIONS if has_sessions else QUEUE, messages, states)
 
 
 @st.composite
@@ -382,18 +430,30 @@ def test_killed_at_any_step_the_target_has_what_the_source_had(
         return
     for source, target, first in zip(world.sources, world.targets, at_first, strict=True):
         assert alike(target.messages, first)
+        assert target.states == source.states
         assert not target.is_held
         left = [{n: m for n, m in each.items() if m.due_ms is None} for each in first]
         assert alike(source.messages, left)
 
 
-CHANGES = st.sampled_from(("send", "send low", "receive", "defer", "bury", "change"))
+CHANGES = st.sampled_from(
+    ("send", "send low", "receive", "defer", "bury", "change", "set state", "clear state", "lock")
+)
 
 
 def change(source: Side, what: str, at: int) -> None:
     """Change the source as an application would; "send low": into another partition."""
     every = [(place, number) for place, each in enumerate(source.messages) for number in each]
     highest = max((number for _, number in every), default=0)
+    if what in ("set state", "clear state", "lock"):
+        session_id = SESSION_IDS[at % len(SESSION_IDS)]
+        if what == "clear state":
+            source.states.pop(session_id, None)
+        elif source.places is SESSIONS and what == "lock":
+            source.locked ^= {session_id}
+        elif source.places is SESSIONS:
+            source.states[session_id] = b"set at %d" % at
+        return
     is_topic = source.places is TOPIC
     if what in ("send", "send low") or not every:
         place = 1 if is_topic else 0
@@ -446,17 +506,22 @@ def test_nothing_may_be_received_at_the_target_that_the_source_has_not(
         assert not world.released
 
 
-@given(sources=ENTITIES, steps=st.lists(st.integers(0, 2), max_size=60), when=st.integers(0, 60))
+@given(
+    sources=ENTITIES,
+    steps=st.lists(st.integers(0, 2), max_size=60),
+    when=st.integers(0, 60),
+    what=st.sampled_from(("receive", "set state", "clear state")),
+)
 @settings(max_examples=80)
 def test_a_message_that_goes_while_it_is_read_once_more_stops_the_run_or_is_at_both(
-    sources: list[Side], steps: list[int], when: int
+    sources: list[Side], steps: list[int], when: int, what: str
 ) -> None:
     """A change at any step: what the source has all the time is at the target when it may live."""
     world = World(sources)
     before = sources[0].copy()
     for step, index in enumerate(steps):
         if step == when and not world.is_marked:
-            change(sources[0], "receive", 3)
+            change(sources[0], what, 3)
         world.step(index)
         if world.is_marked or world.stopped:
             break
@@ -677,20 +742,128 @@ def test_a_message_without_a_number_stops_the_run() -> None:
         steps.send(CopyDone())
 
 
+# -- states of sessions
+
+
+def sessions_of(**states: bytes) -> Side:
+    """A queue with sessions, and one message."""
+    return Side(SESSIONS, [{3: made(3, session_id="a")}, {}], states)
+
+
+def stopped(world: World) -> str:
+    """Go on until the run stops; why."""
+    while not world.stopped:
+        assert not world.is_over, "it has come to its end"
+        world.step(0)
+    return world.stopped
+
+
 def test_a_locked_session_stops_the_run_by_name() -> None:
-    """Its state cannot be read."""
-    copy = EntityCopy([SESSIONS[0]], due_after_ms=0)
-    steps = copy.steps()
-    effect: CopyEffect = next(steps)
-    while not isinstance(effect, CopySessionStates):
-        answer: CopyAnswer = TargetHeld(True) if isinstance(effect, HoldTarget) else []
-        answer = CopyCount(0) if isinstance(effect, CountSource) else answer
-        effect = steps.send(answer)
-    shown = steps.send(CopyRefused("session 'a' is locked: stop who has it."))
-    assert isinstance(shown, PeekPage)
-    assert isinstance(steps.send([]), ReleaseTarget)
-    with pytest.raises(CopyStopped, match="s: session 'a' is locked"):
-        steps.send(CopyDone())
+    """Its state cannot be read; nothing was copied, and the hold ends."""
+    world = World([sessions_of(a=b"x")])
+    world.sources[0].locked = {"a"}
+    assert stopped(world) == "s: session 'a': somebody has it"
+    assert not world.targets[0].is_held
+
+
+def test_a_session_that_is_locked_behind_the_copy_stops_the_run_too() -> None:
+    """What was copied stays held."""
+    do = in_phase(CopyPhase.VERIFYING, lambda source: source.locked.add("a"))
+    world = stopped_with(sessions_of(a=b"x"), do)
+    assert "s: session 'a': somebody has it" in world.stopped
+    assert world.targets[0].is_held
+
+
+@pytest.mark.parametrize("phase", [CopyPhase.VERIFYING, CopyPhase.WAITING])
+@pytest.mark.parametrize(
+    ("do", "text"),
+    [
+        (lambda source: source.states.update(a=b"y"), "session 'a' has changed at the source"),
+        (lambda source: source.states.pop("a"), "session 'a' has gone at the source"),
+        (lambda source: source.states.update(b=b"x"), "session 'b' has come at the source"),
+    ],
+)
+def test_a_state_that_changes_at_the_source_is_named(
+    do: Callable[[Side], Any], text: str, phase: CopyPhase
+) -> None:
+    """Also while the entity waits for the others; the target stays held."""
+    world = stopped_with(sessions_of(a=b"x"), in_phase(phase, do))
+    assert f"s: the state of {text}: stop what receives there, and begin again" in world.stopped
+    assert world.targets[0].is_held
+
+
+@pytest.mark.parametrize("phase", [CopyPhase.HOLDING, CopyPhase.VERIFYING])
+@pytest.mark.parametrize(
+    ("do", "text"),
+    [
+        (lambda states: states.update(a=b"y"), "a state of session 'a', and the source another"),
+        (lambda states: states.update(b=b"x"), "a state of session 'b', which the source has not"),
+        (lambda states: states.pop("a", None), "no state of session 'a', which the source has"),
+    ],
+)
+def test_a_target_with_other_states_stops_the_run(
+    phase: CopyPhase, do: Callable[[dict[str, bytes]], Any], text: str
+) -> None:
+    """At its beginning, if it was held by this run already, and at its end; it stays held."""
+    world = World([sessions_of(a=b"x")])
+    target = world.targets[0]
+    target.is_held = True
+    while world.copies[0].phase is not phase:
+        world.step(0)
+    do(target.states)
+    if phase is CopyPhase.HOLDING and not target.states:
+        world.finish()  # what it lacks is copied
+        assert target.states == {"a": b"x"}
+        return
+    assert f"s: the target has {text}: the source has changed. Delete" in stopped(world)
+    assert target.is_held
+
+
+def test_states_of_the_targets_own_are_named_and_it_is_held_no_longer() -> None:
+    """They are not overwritten."""
+    world = World([sessions_of(a=b"x")])
+    target = world.targets[0]
+    target.states, target.is_live = {"b": b"its own"}, True
+    text = "s: the target has a state of session 'b' of its own: clear it first"
+    assert text in stopped(world)
+    assert (target.states, target.is_held) == ({"b": b"its own"}, False)
+
+
+def test_a_state_that_the_target_refuses_is_named() -> None:
+    """With its own words; others may be there, so the hold stays."""
+    world = World([sessions_of(a=b"x")])
+    world.targets[0].state_refusal = "too large"
+    assert stopped(world) == "s: the target refuses the state of session 'a': too large"
+
+
+@pytest.mark.parametrize("is_held_before", [True, False])
+def test_states_that_another_run_has_copied_meanwhile_keep_the_hold(is_held_before: bool) -> None:
+    """The same command was given twice; this one stops before it has copied anything."""
+    source = sessions_of(a=b"x")
+    world = World([source])
+    target = world.targets[0]
+    target.is_held = is_held_before
+    while world.copies[0].phase is not CopyPhase.COPYING:
+        world.step(0)
+    target.states["a"] = b"x"
+    source.locked = {"a"}
+    assert "somebody has it" in stopped(world)
+    assert target.is_held
+
+
+def test_sessions_are_read_some_at_a_time() -> None:
+    """So that no more than ten states of a place are in memory."""
+    states = {f"S{number}": b"x" for number in range(23)}
+    world = World([Side(SESSIONS, [{}, {}], states)])
+    asked = []
+    while not world.is_over:
+        effect = world._next[0]
+        if isinstance(effect, ReadSourceStates):
+            asked.append(len(effect.session_ids))
+        world.step(0)
+    assert asked == [10, 10, 3] * 2
+    assert world.targets[0].states == states
+    assert world.copies[0].session_states == 23
 
 
 def test_pages_become_smaller_where_messages_are_large() -> None:

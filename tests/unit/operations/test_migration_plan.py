@@ -10,6 +10,7 @@ import pytest
 from bridge.model import entity as model
 from bridge.model.counts import Counts
 from bridge.operations.migration import plan
+from bridge.operations.migration.comparison import made_mb
 from bridge.operations.migration.copy_time import copy_time
 from bridge.operations.migration.findings import FindingLevel
 from bridge.operations.migration.plan import GENERAL, MigrationPlan, MigrationSide
@@ -221,6 +222,11 @@ def test_a_partitioned_entity_is_as_large_as_all_its_partitions() -> None:
             "MaxMessageSizeInKilobytes",
             ("message 7", "300,000", "262,144"),
         ),
+        (
+            StateCounts(is_peeked=True, sessions=900_000, session_states=240_007),
+            "sessions",
+            ("240,007", "240,000", "clear 7 of them"),
+        ),
         (StateCounts(transfer_dead_letter=3), "transfer dead letters", ("3",)),
         (
             StateCounts(counts={"active": 2}, is_peeked=True, unread=2),
@@ -240,8 +246,14 @@ def test_what_is_beyond_a_bound_is_refused_with_its_figures(
 
 
 def test_what_is_at_a_bound_is_taken() -> None:
-    """60,000 deferred messages, and a message of the largest size."""
-    full = StateCounts(counts={"deferred": 60_000}, is_peeked=True, largest=(7, 262_144))
+    """60,000 deferred messages, a message of the largest size; four shards of states."""
+    full = StateCounts(
+        counts={"deferred": 60_000},
+        is_peeked=True,
+        largest=(7, 262_144),
+        sessions=900_000,
+        session_states=240_000,
+    )
     assert made(side(ORDERS, counted={"orders": full}), side()).findings == GENERAL
 
 
@@ -418,7 +430,7 @@ def test_peeked_messages_are_counted_by_state_with_their_bytes() -> None:
     count.add(message(4, 2, due_ms=7_000), is_dead=False)
     count.add(message(1), is_dead=True)
     count.add(message(2, 1), is_dead=True)
-    found = count.counted(StateCounts(transfer=3, told_bytes=5_000), sessions=2)
+    found = count.counted(StateCounts(transfer=3, told_bytes=5_000), 2, 1)
     assert found.counts == {
         "active": 1,
         "deferred": 1,
@@ -435,7 +447,8 @@ def test_peeked_messages_are_counted_by_state_with_their_bytes() -> None:
         "deferred_dead_letter": small,
     }
     assert (found.largest, found.first_due_ms) == ((1, small + 99), 7_000)
-    assert (found.total, found.deferred, found.transfer, found.sessions) == (6, 2, 3, 2)
+    assert (found.total, found.deferred, found.transfer) == (6, 2, 3)
+    assert (found.sessions, found.session_states) == (2, 1)
     assert (found.is_peeked, found.size_bytes) == (True, 6 * small + 99)
 
 
@@ -446,3 +459,20 @@ def test_a_message_whose_annotations_cannot_be_read_is_counted_as_such() -> None
     count.add(broken, is_dead=False)
     found = count.counted(StateCounts())
     assert (found.unread, found.total) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("entity", "tier", "size_mb"),
+    [
+        (replace(ORDERS, max_size_mb=2_048), model.Tier.STANDARD, 2_048),
+        (replace(ORDERS, enable_partitioning=True, max_size_mb=16_384), model.Tier.STANDARD, 1_024),
+        (replace(ORDERS, enable_partitioning=True, max_size_mb=2_048), model.Tier.STANDARD, 2_048),
+        (replace(ORDERS, max_size_mb=81_920), model.Tier.STANDARD, 5_120),
+        (replace(ORDERS, max_size_mb=81_920), PREMIUM, 81_920),
+    ],
+)
+def test_an_entity_is_made_with_the_size_of_a_partition_that_its_tier_takes(
+    entity: model.Queue, tier: model.Tier, size_mb: int
+) -> None:
+    """Though its source reads back the size of all its partitions."""
+    assert made_mb(entity, tier) == size_mb
