@@ -321,6 +321,9 @@ async def test_a_message_for_another_entity_goes_by_way_of_the_pinned_one(
     "point",
     [
         "engine.commit.begun",
+        *[f"engine.send.published:{nth}" for nth in (1, 2, 3)],
+        "engine.commit.decided",
+        "engine.complete.acked",
     ],
 )
 async def test_a_killed_bridge_leaves_all_or_nothing(

@@ -29,13 +29,14 @@ from bridge.engine.settlement.settling import Settling, is_of, keep_out, let_go
 from bridge.engine.transaction_verbs import PinnedLock
 from bridge.machine.queue.inquiries import locked_message
 from bridge.machine.queue.locks import Lock
+from bridge.machine.queue.second_copies import Left
 from bridge.message.alarm import Alarm, Later
 from bridge.message.locked_source import source_of
 from bridge.model.errors import MessageLockLost, ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.topology import names
 from bridge.wire import inquiries
-from bridge.wire.commits import INQUIRY_BYTES, LockedMessage
+from bridge.wire.commits import INQUIRY_BYTES, LockedMessage, OutcomeKind
 from bridge.wire.envelope import IDENTITY_BYTES
 from bridge.wire.inquiries import Told
 
@@ -210,8 +211,11 @@ class Pins:
         if told is None:
             holding.inquiry = inquiry
             self._give_back(owner, holding)
-            return
-        self._settling.carry_out((owner, holding), disposition_of(*told), _noted)
+        elif told[0] is OutcomeKind.DROP:
+            owner.ack(holding, "engine.drop.acked")
+            owner.left(holding, Left.REPLACED)  # one of a higher generation is none
+        else:
+            self._settling.carry_out((owner, holding), disposition_of(*told), _noted)
 
 
 def _noted(error: ServiceBusError | None) -> None:
