@@ -40,8 +40,10 @@ from bridge.operations.migration.return_effects import (
     HoldForReturn,
     ReturnEffect,
     ReturnMessage,
+    SetSessionStates,
     SettleAtSource,
     SettledAs,
+    brought_from,
     brought_text,
 )
 from bridge.operations.migration.side_ledger import SideLedger
@@ -51,8 +53,12 @@ from bridge.remote.message import RemoteMessage
 TOGETHER: Final = 100
 """Messages that are settled, or sent, by one step."""
 
-TRIES: Final = 20
-"""Looks in a row that show no fewer differences; a second lies between two."""
+TRIES: Final = 330
+"""Looks in a row that show no fewer differences, a second or more between two: what a killed run
+has locked comes free within 5 minutes, as no lock lasts longer."""
+
+UNSURE_S: Final = 15
+"""The time until another look where one did not show what the one before had shown."""
 
 ReturnSteps = Generator[ReturnEffect, CopyAnswer, None]
 """What is to be done, step by step; each is sent its answer before the next one is given."""
@@ -74,7 +80,8 @@ class ReturnRules:
     """How an entity comes back.
 
     Attributes:
-        target: names the entity at the target, which is another one when it is made anew.
+        target: names the namespace of the target, and when the entity was made there: made anew it
+            is another one.
         returns: what the target has taken as new is brought to the source.
         late_from_ms: what was enqueued at the source then or later (UTC ms) was not copied.
     """
@@ -149,11 +156,13 @@ class EntityReturn:
         self.phase = ReturnPhase.WAITING
         yield AwaitLocks()
         self.phase = ReturnPhase.SETTLING
+        self._check(self._places[0].path, (yield SetSessionStates()))
         yield from self._look()
         least, tries = self._lacking, TRIES
         while self._lacking:
             yield from self._settle_all()
-            yield CopyPause()
+            for _ in range(UNSURE_S if any(each.found.unsure for each in self._series) else 1):
+                yield CopyPause()
             yield from self._look()
             tries = TRIES if self._lacking < least else tries - 1
             least = min(least, self._lacking)
@@ -213,9 +222,31 @@ class EntityReturn:
                 ledger.close()
             self.looked_at += len(target) + len(source)
             each.before, each.now = each.now, SeriesLook(source, target)
+        self._compare()
+
+    def _compare(self) -> None:
+        """Find what the source lacks."""
+        front, *others = self._series
+        name = self._name(front)
+        came = [
+            brought_from(name, text)
+            for each in others
+            if each.now is not None
+            for text in each.now.source.brought.values()
+        ]
+        for each in self._series:
+            assert each.now is not None
             each.found = difference(
-                each.now, each.before, self._rules.target, returns=self._rules.returns
+                each.now,
+                each.before,
+                self._name(each),
+                returns=self._rules.returns,
+                front="" if each is front else name,
+                activated={found for found in came if found is not None} if each is front else (),
             )
+
+    def _name(self, series: _Series) -> str:
+        return f"{self._rules.target}/{series.path.lower()}"
 
     def _source_ledger(self, path: str) -> SideLedger:
         return SideLedger(path, self._rules.late_from_ms)
@@ -316,7 +347,7 @@ class EntityReturn:
                 yield from self._send(place, batch)
                 batch, size_bytes = [], 0
             place = where
-            batch.append((message, brought_text(self._rules.target, message)))
+            batch.append((message, brought_text(self._name(series), message)))
             size_bytes += message.size_bytes
         if batch:
             yield from self._send(place, batch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -52,7 +52,7 @@ class SeriesDifference:
         settled: numbers at the source, each with its number at the target, 0 if it is gone there.
         cancelled: numbers of scheduled messages that were brought, and are gone at the target.
         brought: where the messages that are to be brought are in the target's ledger.
-        unsure: how many a peek shows no more, and the peek before has shown.
+        unsure: how many this look does not show, and the one before has shown.
         new: what the target has taken as new, and is not to be returned.
         late: what came to the source behind the copy, and is not at the target.
         scheduled: what is scheduled at the source alone, and did not come from the target.
@@ -90,7 +90,13 @@ class SeriesLook:
 
 
 def difference(
-    now: SeriesLook, before: SeriesLook | None, target: str, *, returns: bool
+    now: SeriesLook,
+    before: SeriesLook | None,
+    target: str,
+    *,
+    returns: bool,
+    front: str = "",
+    activated: Collection[tuple[int, int]] = (),
 ) -> SeriesDifference:
     """Return what is to be done.
 
@@ -101,16 +107,29 @@ def difference(
         before: the look before; `None`: it is taken as if it had shown the same.
         target: names the entity there, see `brought_from`.
         returns: what the target has taken as new is brought, too.
+        front: of a subscription, what names its topic; messages that came from there stay.
+        activated: of a topic, number and digest of scheduled messages that were brought, and that
+            its subscriptions at the source have by now.
     """
-    return _Comparison(now, before or now, target, returns).found()
+    return _Comparison(now, before or now, target, returns, front, activated).found()
 
 
 class _Comparison:
-    def __init__(self, now: SeriesLook, before: SeriesLook, target: str, returns: bool) -> None:
+    def __init__(
+        self,
+        now: SeriesLook,
+        before: SeriesLook,
+        target: str,
+        returns: bool,
+        front: str,
+        activated: Collection[tuple[int, int]],
+    ) -> None:
         self._source, self._target = now.source, now.target
         self._before = before
         self._name = target
         self._returns = returns
+        self._front = front
+        self._activated = activated
         self._claimed = bytearray(len(now.target))
         self._found = SeriesDifference()
         texts = before.source.brought.values() if before is not now else ()
@@ -131,6 +150,9 @@ class _Comparison:
         for there, is_claimed in enumerate(self._claimed):
             if not is_claimed:
                 self._at_target_alone(there)
+        before = self._before.target
+        for at in range(len(before)):
+            self._found.unsure += self._target.find(before.number(at), before.digest(at)) is None
         return self._found
 
     def _without_its_number(self, at: int) -> None:
@@ -149,6 +171,8 @@ class _Comparison:
                 self._claimed[there] = 1
                 found.numbers.append((came[0], number))
                 self._beside(at, there)
+        elif text is not None and self._front and brought_from(self._front, text) is not None:
+            found.stays += 1
         elif source.state(at) == "scheduled":
             found.scheduled.add(number)
         elif source.is_late(at):
@@ -157,10 +181,8 @@ class _Comparison:
             self._gone(at, number, source.digest(at))
 
     def _gone(self, at: int, number: int, digest: int) -> None:
-        if self._before.target.find(number, digest) is None:
+        if self._before.target.find(number, digest) is None:  # else it is unsure
             self._settle(at, SettledAs.COMPLETED, 0)
-        else:
-            self._found.unsure += 1
 
     def _settle(self, at: int, how: SettledAs, there: int) -> None:
         source = self._source
@@ -195,6 +217,8 @@ class _Comparison:
         number = target.number(there)
         if target.state(there) != "scheduled" and not self._returns:
             self._found.new.add(number)
+        elif (number, target.digest(there)) in self._activated:
+            self._found.stays += 1
         elif self._was_at_source(number, target.digest(there)):
             self._found.unsure += 1
         else:

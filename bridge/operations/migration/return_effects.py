@@ -121,7 +121,7 @@ class SettledAs(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HoldForReturn:
-    """Copy the states of the target's sessions to the source, and hold the target's entity.
+    """Read the states of the target's sessions, then hold the target's entity.
 
     Answered with `CopyDone`, or with `CopyRefused`, which names a session.
     """
@@ -130,6 +130,14 @@ class HoldForReturn:
 @dataclass(frozen=True, slots=True)
 class AgreeToReturn:
     """Have the account of all entities agreed to; `CopyDone`. Nothing was settled or sent yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetSessionStates:
+    """Set at the source the states of sessions that were read at the target.
+
+    Answered with `CopyDone`, or with `CopyRefused`, which names a session.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +196,7 @@ ReturnEffect = (
     | CancelAtSource
     | HoldForReturn
     | AgreeToReturn
+    | SetSessionStates
     | SettleAtSource
     | BringToSource
     | AwaitLocks
