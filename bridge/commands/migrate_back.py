@@ -1,0 +1,287 @@
+"""`busbridge migrate back`: the source is made equal to what the target has done, and goes on."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING
+
+from bridge.commands.errors import CommandError, WrongInput
+from bridge.commands.exit_codes import ExitCode
+from bridge.commands.migrate_plan import names_at_target, unfit_as_target
+from bridge.commands.migrate_run import PATIENCE_S, STILL_S, run_name
+from bridge.commands.migration_options import add_sides, sides_of
+from bridge.commands.output import Output
+from bridge.commands.parser import Commands, add_command, add_yes
+from bridge.commands.target import NamespaceLogin
+
+if TYPE_CHECKING:
+    from bridge.commands.migration_returns import EntityReturns
+    from bridge.model import entity as model
+    from bridge.operations.migration.plan import MigrationSide
+    from bridge.remote.administration import RemoteAdministration
+    from bridge.remote.namespace import RemoteNamespace
+
+
+def register(verbs: Commands) -> None:
+    """Add the command."""
+    parser = add_command(
+        verbs,
+        "back",
+        "go back after a run: make the source equal to what the target has done with its messages, "
+        "and disable the target's entities; stop all that sends and receives first. Killed, it is "
+        "begun again by the same command",
+        run=run,
+        right="Manage on both namespaces",
+        examples=(
+            "busbridge migrate back --from prod --to local",
+            "busbridge migrate back --from prod --to local 'orders*' --return --yes --json",
+        ),
+    )
+    add_sides(parser)
+    parser.add_argument(
+        "--return", action="store_true", dest="returns",
+        help="bring to the source what the target has taken as new, too",
+    )  # fmt: skip
+    parser.add_argument(
+        "--leave-new", action="store_true",
+        help="leave it at the target; without either, new messages end the command before anything "
+        "is changed",
+    )  # fmt: skip
+    parser.add_argument(
+        "--copied-before", metavar="TIME",
+        help="what was enqueued at the source before was copied by the run; what came later, and "
+        "is not at the target, stays (default: when the target's entity was made)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--still", type=float, default=STILL_S, metavar="SECONDS",
+        help=f"for how long nothing may change on both sides before it begins ({STILL_S:.0f})",
+    )  # fmt: skip
+    add_yes(parser)
+
+
+async def run(arguments: argparse.Namespace, output: Output) -> int:
+    """Hold the target, settle at the source, bring what it lacks, disable the target."""
+    from bridge.commands.selection_options import time_in
+    from bridge.remote.administration import RemoteAdministration
+    from bridge.remote.namespace import RemoteNamespace
+    from bridge.remote.patience import Patience
+
+    if arguments.returns and arguments.leave_new:
+        raise WrongInput("Give --return or --leave-new, not both.")
+    copied_before_ms = time_in("--copied-before", arguments.copied_before)
+    source, target = sides_of(arguments)
+    patience = Patience(total_s=PATIENCE_S)
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        back = _WayBack(
+            arguments,
+            output,
+            (source, target),
+            [
+                await enter(RemoteAdministration(each.address, each.credential, patience=patience))
+                for each in (source, target)
+            ],
+            [
+                await enter(RemoteNamespace(each.address, each.credential, patience=patience))
+                for each in (source, target)
+            ],
+            copied_before_ms,
+        )
+        with output.interruption.deferred() as asked:
+            return await back.run(asked)
+
+
+def back_name(source: NamespaceLogin) -> str:
+    """Return the name of the run that holds the target: the same for the same source."""
+    digest = hashlib.sha256(source.address.namespace.lower().encode()).hexdigest()[:12]
+    return f"migrate-back-{digest}"
+
+
+class _WayBack:
+    """One way back."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        output: Output,
+        sides: tuple[NamespaceLogin, NamespaceLogin],
+        administrations: Sequence[RemoteAdministration],
+        namespaces: Sequence[RemoteNamespace],
+        copied_before_ms: int | None,
+    ) -> None:
+        self._arguments = arguments
+        self._output = output
+        self._source, self._target = sides
+        self._at_source, self._at_target = administrations
+        self._namespaces = namespaces
+        self._copied_before_ms = copied_before_ms
+
+    async def run(self, asked: asyncio.Event) -> int:
+        """Return the exit code."""
+        if unfit := unfit_as_target(self._target.name, await self._namespaces[1].server_id()):
+            raise WrongInput(unfit)
+        await self._check_ended()
+        here, meant = await self._read(self._at_source, None)
+        there, _ = await self._read(self._at_target, names_at_target(here, meant))
+        units = await self._units(here, there, meant)
+        if not units:
+            return ExitCode.DONE
+        if not await self._still(here, there, meant, asked):
+            return self._stopped()
+        returns = await self._returns(units, meant)
+        try:
+            return await self._bring_back(returns, asked)
+        finally:
+            await returns.close()
+
+    async def _bring_back(self, returns: EntityReturns, asked: asyncio.Event) -> int:
+        try:
+            if not await returns.look(asked):
+                await returns.release()
+                return self._stopped()
+            if returns.new and not (self._arguments.returns or self._arguments.leave_new):
+                returns.write_left()
+                await returns.release()
+                self._output.say(
+                    f"Nothing was changed: {returns.new:,} messages are new at "
+                    f"{self._target.name}. Give --return to bring them to {self._source.name}, or "
+                    "--leave-new."
+                )
+                return ExitCode.DIFFERENCES
+            self._output.confirm(returns.question(self._source.name, self._target.name))
+        except (CommandError, KeyboardInterrupt):
+            await returns.release()
+            raise
+        if not await returns.settle(asked):
+            return self._stopped()
+        returns.write()
+        self._output.say(
+            f"{self._source.name} has what {self._target.name} has not settled, whose entities are "
+            "disabled now. Start what receives, then what sends, at the source."
+        )
+        return ExitCode.DIFFERENCES if returns.is_left else ExitCode.DONE
+
+    def _stopped(self) -> int:
+        self._output.say("Stopped. Give the same command to go on; start nothing before.")
+        return ExitCode.STOPPED
+
+    async def _check_ended(self) -> None:
+        """See that no run is left half-way."""
+        prefix = f"busbridge-{run_name(self._source)}-"
+        async for each in self._at_target.queues():
+            if each.name.startswith(prefix):
+                raise CommandError(
+                    f"A run has not ended: give `busbridge migrate run` again first ({each.name})."
+                )
+
+    async def _read(
+        self, administration: RemoteAdministration, names: set[str] | None
+    ) -> tuple[MigrationSide, set[str]]:
+        """Return a side, and the paths that are meant there, in lower case.
+
+        Args:
+            names: the queues and topics that matter; `None`: those that the arguments name.
+        """
+        from bridge.commands.migration_sides import SideReading, chosen
+
+        with self._output.progress(None, "reading definitions") as progress:
+            reading = SideReading(administration, progress)
+            if names is not None:
+                return await reading.side(lambda name: name.lower() in names), set()
+            side = await reading.side()
+        meant = chosen(reading.kinds, self._arguments.entity)
+        if not meant:
+            raise WrongInput(f"{self._source.name!r} has no such entity.")
+        for path in sorted(meant):
+            topic, _, name = path.partition("/subscriptions/")
+            if name and topic not in meant:
+                raise WrongInput(f"{path} comes back with its topic alone: name {topic!r}.")
+        return side, meant
+
+    async def _units(
+        self, here: MigrationSide, there: MigrationSide, meant: set[str]
+    ) -> list[model.Queue | model.Topic]:
+        """Return the target's queues and topics that are to come back, and say which are not."""
+        from bridge.commands.migration_returning import places_at
+        from bridge.model.entity import EntityStatus
+
+        ours, theirs = here.by_path(), there.by_path()
+        not_there = [ours[path].path for path in sorted(meant) if path not in theirs]
+        self._output.say_some("not at the target", not_there)
+        found: list[model.Queue | model.Topic] = []
+        every: list[model.Queue | model.Topic] = [*there.namespace.queues, *there.namespace.topics]
+        for unit in every:
+            if unit.path.lower() not in meant:
+                continue
+            if unit.status is not EntityStatus.DISABLED:
+                found.append(unit)
+                continue
+            for place in reversed(places_at(unit, meant)):  # a killed command may have left them
+                if not place.is_dead:
+                    management = self._namespaces[1].management_of(place.path)
+                    await management.release(back_name(self._source))
+            self._output.say(
+                f"{unit.path} is disabled at {self._target.name}: it has come back before."
+            )
+        return found
+
+    async def _still(
+        self, here: MigrationSide, there: MigrationSide, meant: set[str], asked: asyncio.Event
+    ) -> bool:
+        """See that nothing changes on both sides; False: a signal came before.
+
+        Raises:
+            CommandError: something changes.
+        """
+        from bridge.operations.migration import source_watch
+
+        with self._output.progress(None, "watching both sides"), suppress(TimeoutError):
+            await asyncio.wait_for(asked.wait(), self._arguments.still)
+        if asked.is_set():
+            return False
+        after, _ = await self._read(self._at_source, None)
+        after_there, _ = await self._read(self._at_target, names_at_target(here, meant))
+        changed = False
+        for what, before, now in (("source", here, after), ("target", there, after_there)):
+            found = source_watch.changes(before, now, meant)
+            self._output.say_some(what, found)
+            changed = changed or bool(found)
+        if changed:
+            raise CommandError("Nothing was changed: stop what sends and receives, on both sides.")
+        return True
+
+    async def _returns(
+        self, units: Sequence[model.Queue | model.Topic], meant: set[str]
+    ) -> EntityReturns:
+        from bridge.commands.migration_returning import ReturnSides, RunningReturn, places_at
+        from bridge.commands.migration_returns import EntityReturns
+        from bridge.operations.lines.scalar_values import time_ms_of
+        from bridge.operations.migration.entity_return import EntityReturn, ReturnRules
+
+        sides = ReturnSides(
+            source=self._namespaces[0],
+            target=self._namespaces[1],
+            at_source=self._at_source,
+            at_target=self._at_target,
+            run=back_name(self._source),
+            target_name=self._target.address.namespace,
+        )
+        returns = EntityReturns(self._output)
+        for unit in units:
+            made = (await self._at_target.find(unit.path)).time("CreatedAt") or ""
+            late_from_ms = self._copied_before_ms
+            if late_from_ms is None:
+                late_from_ms = time_ms_of(made) if made else 0
+            rules = ReturnRules(
+                target=f"{self._target.address.namespace.lower()}/{made}",
+                returns=self._arguments.returns,
+                late_from_ms=late_from_ms,
+            )
+            places = places_at(unit, meant)
+            back = EntityReturn(places, rules)
+            returns.add(RunningReturn(sides, unit, back, places, returns.progress))
+        return returns

@@ -1,0 +1,146 @@
+"""The ways back of a migration's entities, side by side, and what is said of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from bridge.commands.errors import CommandError
+from bridge.commands.migration_copying import TOGETHER
+from bridge.commands.migration_returning import RunningReturn
+from bridge.commands.output import Output, Progress
+from bridge.operations.migration.copy_effects import CopyStopped
+from bridge.operations.migration.return_difference import NamedNumbers, SeriesDifference
+from bridge.operations.migration.return_effects import SettledAs
+
+_LEFT: Final = (
+    ("new", "new at the target, and stay there"),
+    ("late", "at the source alone, enqueued behind the copy: they stay (--copied-before)"),
+    ("scheduled", "scheduled at the source alone: they stay"),
+    ("unreachable", "in another state at the target, which they cannot get at the source"),
+)
+
+
+class EntityReturns:
+    """The ways back of all entities: all are looked at before any is changed."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._returns: list[RunningReturn] = []
+        self._gate = asyncio.Semaphore(TOGETHER)
+        self._progress = Progress(None)
+
+    def add(self, each: RunningReturn) -> None:
+        """Add an entity."""
+        self._returns.append(each)
+
+    def progress(self) -> Progress:
+        """Return what is told of each message that was looked at."""
+        return self._progress
+
+    async def look(self, asked: asyncio.Event) -> bool:
+        """Hold all entities of the target, and look at both sides; False: a signal came before.
+
+        Raises:
+            CommandError: one of them cannot come back.
+            RemoteError: a namespace refuses, or does not answer.
+        """
+        return await self._go("reading both sides", asked, is_agreed=False)
+
+    async def settle(self, asked: asyncio.Event) -> bool:
+        """Do what the source lacks, and disable the target; False: a signal came before."""
+        return await self._go("making the source equal", asked, is_agreed=True)
+
+    async def _go(self, text: str, asked: asyncio.Event, *, is_agreed: bool) -> bool:
+        with self._output.progress(None, text) as self._progress:
+            tasks = [
+                asyncio.ensure_future(self._one(each, asked, is_agreed)) for each in self._returns
+            ]
+            try:
+                return all(await asyncio.gather(*tasks))
+            except CopyStopped as error:
+                raise CommandError(str(error)) from None
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _one(self, each: RunningReturn, asked: asyncio.Event, is_agreed: bool) -> bool:
+        async with self._gate:
+            return await each.go(asked, is_agreed=is_agreed)
+
+    async def release(self) -> None:
+        """End the holds: nothing was changed."""
+        for each in self._returns:
+            await each.release()
+
+    async def close(self) -> None:
+        """Detach all links."""
+        for each in self._returns:
+            await each.close()
+
+    # -- what is said
+
+    @property
+    def _found(self) -> Iterator[tuple[str, SeriesDifference]]:
+        for each in self._returns:
+            yield from each.back.account
+
+    @property
+    def new(self) -> int:
+        """How many messages the target has taken as new, and are not to be returned."""
+        return sum(found.new.count for _, found in self._found)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether messages are not at the source as they are at the target."""
+        return any(getattr(found, name).count for _, found in self._found for name, _ in _LEFT)
+
+    def question(self, source: str, target: str) -> str:
+        """Return what is to be agreed to, with figures."""
+        counts = {how: sum(found.count(how) for _, found in self._found) for how in SettledAs}
+        brought = sum(len(found.brought) for _, found in self._found)
+        return (
+            f"{counts[SettledAs.COMPLETED]:,} messages of {source} were settled at {target} and are "
+            "completed, "
+            f"{counts[SettledAs.DEFERRED]:,} are deferred, {counts[SettledAs.DEAD_LETTERED]:,} "
+            f"dead-lettered, {brought:,} are sent to {source} (scheduled ones, and new ones with "
+            f"--return). Then {target} is disabled. All that sends and receives is stopped?"
+        )
+
+    def write_left(self) -> None:
+        """Say what is not at the source as it is at the target."""
+        for path, found in self._found:
+            for name, text in _LEFT:
+                named: NamedNumbers = getattr(found, name)
+                if named.count:
+                    numbers = ", ".join(map(str, named.numbers))
+                    more = ", ..." if named.count > len(named.numbers) else ""
+                    self._output.say(f"{path}: {named.count:,} {text}: {numbers}{more}")
+
+    def write(self) -> None:
+        """Write what was done with each entity, and the numbers of what was brought."""
+        rows = [
+            {
+                "part": "entity",
+                "entity": each.entity.path,
+                "stays": sum(found.stays for _, found in each.back.account),
+                "settled": each.back.settled,
+                "sent": each.back.sent,
+                **{
+                    name: sum(getattr(found, name).count for _, found in each.back.account)
+                    for name, _ in _LEFT
+                },
+            }
+            for each in self._returns
+        ]
+        self._output.table(rows, [name for name in rows[0] if name != "part"])
+        numbers = [
+            {"part": "number", "entity": path, "was": str(was), "sequence_number": str(number)}
+            for path, found in self._found
+            for was, number in found.numbers
+        ]
+        if numbers:
+            self._output.table(numbers, ("entity", "was", "sequence_number"))
+        self.write_left()
