@@ -37,7 +37,7 @@ def register(verbs: Commands) -> None:
         run=run,
         right="Manage on both namespaces",
         examples=(
-            "busbridge migrate back --from prod --to local",
+            "busbridge migrate back --from prod --to local orders events",
             "busbridge migrate back --from prod --to local 'orders*' --return --yes --json",
         ),
     )
@@ -72,6 +72,11 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
     if arguments.returns and arguments.leave_new:
         raise WrongInput("Give --return or --leave-new, not both.")
+    if not arguments.entity:
+        raise WrongInput(
+            "Name the entities that a run has moved, as 'orders*', or '*': what another one lacks "
+            "at the target would count as settled there."
+        )
     copied_before_ms = time_in("--copied-before", arguments.copied_before)
     source, target = sides_of(arguments)
     patience = Patience(total_s=PATIENCE_S)
@@ -127,18 +132,21 @@ class _WayBack:
         await self._check_ended()
         here, meant = await self._read(self._at_source, None)
         there, _ = await self._read(self._at_target, names_at_target(here, meant))
-        units = await self._units(here, there, meant)
-        if not units:
-            return ExitCode.DONE
-        if not await self._still(here, there, meant, asked):
-            return self._stopped()
+        units = self._units(here, there, meant)
         returns = await self._returns(units, meant)
         try:
+            await returns.close_returned()
+            if not returns.count:
+                return ExitCode.DONE
+            if not await self._still(here, there, meant, asked):
+                return self._stopped()
             return await self._bring_back(returns, asked)
         finally:
             await returns.close()
 
     async def _bring_back(self, returns: EntityReturns, asked: asyncio.Event) -> int:
+        from bridge.remote.errors import RemoteError
+
         try:
             if not await returns.look(asked):
                 await returns.release()
@@ -152,9 +160,11 @@ class _WayBack:
                     "--leave-new."
                 )
                 return ExitCode.DIFFERENCES
+            returns.write_plan()
             self._output.confirm(returns.question(self._source.name, self._target.name))
-        except (CommandError, KeyboardInterrupt):
-            await returns.release()
+        except (CommandError, RemoteError):
+            with suppress(RemoteError):
+                await returns.release()
             raise
         if not await returns.settle(asked):
             return self._stopped()
@@ -202,32 +212,15 @@ class _WayBack:
                 raise WrongInput(f"{path} comes back with its topic alone: name {topic!r}.")
         return side, meant
 
-    async def _units(
+    def _units(
         self, here: MigrationSide, there: MigrationSide, meant: set[str]
     ) -> list[model.Queue | model.Topic]:
-        """Return the target's queues and topics that are to come back, and say which are not."""
-        from bridge.commands.migration_returning import places_at
-        from bridge.model.entity import EntityStatus
-
+        """Return the target's queues and topics that are meant, and say which it has not."""
         ours, theirs = here.by_path(), there.by_path()
         not_there = [ours[path].path for path in sorted(meant) if path not in theirs]
         self._output.say_some("not at the target", not_there)
-        found: list[model.Queue | model.Topic] = []
         every: list[model.Queue | model.Topic] = [*there.namespace.queues, *there.namespace.topics]
-        for unit in every:
-            if unit.path.lower() not in meant:
-                continue
-            if unit.status is not EntityStatus.DISABLED:
-                found.append(unit)
-                continue
-            for place in reversed(places_at(unit, meant)):  # a killed command may have left them
-                if not place.is_dead:
-                    management = self._namespaces[1].management_of(place.path)
-                    await management.release(back_name(self._source))
-            self._output.say(
-                f"{unit.path} is disabled at {self._target.name}: it has come back before."
-            )
-        return found
+        return [each for each in every if each.path.lower() in meant]
 
     async def _still(
         self, here: MigrationSide, there: MigrationSide, meant: set[str], asked: asyncio.Event

@@ -133,6 +133,19 @@ class RunningReturn:
             for side in (self._sides.source, self._sides.target):
                 await side.management_of(place.path).close()
 
+    async def close_target(self) -> None:
+        """Disable the target's entity, its subscriptions behind it, and end its hold.
+
+        Done again it changes nothing. A queue or topic that is disabled has come back.
+        """
+        administration = self._sides.at_target
+        for path in reversed(self._held):
+            found = await administration.find(*path.split(SUBSCRIPTIONS))
+            if found.properties.get("Status") != "Disabled":
+                description = found.changed({"Status": "Disabled"})
+                await administration.update(found.kind, description, *path.split(SUBSCRIPTIONS))
+        await self.release()
+
     async def release(self) -> None:
         """End the hold of the target's entity."""
         for path in self._held:
@@ -170,7 +183,7 @@ class RunningReturn:
             case BringToSource(place, messages):
                 return await self._bring(place, messages)
             case CloseTarget():
-                await self._close_target()
+                await self.close_target()
         return CopyDone()
 
     # -- the target
@@ -211,18 +224,6 @@ class RunningReturn:
         lock_ms = max((one.lock_duration_ms for one in each), default=0)
         until_s = self._held_s + max(lock_ms / 1_000 + 1.0, SHOWN_S)
         await _pause(until_s - time.monotonic(), asked)
-
-    async def _close_target(self) -> None:
-        """Disable the target's entity; the queue or topic last, which tells that it has come back.
-
-        Then its hold ends.
-        """
-        administration = self._sides.at_target
-        for path in self._held:
-            found = await administration.find(*path.split(SUBSCRIPTIONS))
-            description = found.changed({"Status": "Disabled"})
-            await administration.update(found.kind, description, *path.split(SUBSCRIPTIONS))
-        await self.release()
 
     # -- both sides
 

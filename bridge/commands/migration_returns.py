@@ -10,6 +10,7 @@ from bridge.commands.errors import CommandError
 from bridge.commands.migration_copying import TOGETHER
 from bridge.commands.migration_returning import RunningReturn
 from bridge.commands.output import Output, Progress
+from bridge.model import entity as model
 from bridge.operations.migration.copy_effects import CopyStopped
 from bridge.operations.migration.return_difference import NamedNumbers, SeriesDifference
 from bridge.operations.migration.return_effects import SettledAs
@@ -34,6 +35,26 @@ class EntityReturns:
     def add(self, each: RunningReturn) -> None:
         """Add an entity."""
         self._returns.append(each)
+
+    @property
+    def count(self) -> int:
+        """How many entities are to come back."""
+        return len(self._returns)
+
+    async def close_returned(self) -> None:
+        """Leave out what has come back before: the target has it disabled.
+
+        A command that was killed may have left its subscriptions open, and held.
+        """
+        returned = [
+            each for each in self._returns if each.entity.status is model.EntityStatus.DISABLED
+        ]
+        for each in returned:
+            await each.close_target()
+            self._output.say(
+                f"{each.entity.path} is disabled at the target: it has come back before."
+            )
+            self._returns.remove(each)
 
     def progress(self) -> Progress:
         """Return what is told of each message that was looked at."""
@@ -97,16 +118,25 @@ class EntityReturns:
         """Whether messages are not at the source as they are at the target."""
         return any(getattr(found, name).count for _, found in self._found for name, _ in _LEFT)
 
+    def write_plan(self) -> None:
+        """Say what is to be done with each queue and subscription."""
+        for path, found in self._found:
+            completed, deferred, dead = (found.count(how) for how in SettledAs)
+            brought = len(found.brought)
+            if completed or deferred or dead or brought:
+                self._output.say(
+                    f"{path}: {completed:,} were settled at the target and are completed, "
+                    f"{deferred:,} are deferred, {dead:,} dead-lettered, {brought:,} sent to the "
+                    f"source; {found.stays:,} stay."
+                )
+
     def question(self, source: str, target: str) -> str:
         """Return what is to be agreed to, with figures."""
-        counts = {how: sum(found.count(how) for _, found in self._found) for how in SettledAs}
-        brought = sum(len(found.brought) for _, found in self._found)
+        completed = sum(found.count(SettledAs.COMPLETED) for _, found in self._found)
         return (
-            f"{counts[SettledAs.COMPLETED]:,} messages of {source} were settled at {target} and are "
-            "completed, "
-            f"{counts[SettledAs.DEFERRED]:,} are deferred, {counts[SettledAs.DEAD_LETTERED]:,} "
-            f"dead-lettered, {brought:,} are sent to {source} (scheduled ones, and new ones with "
-            f"--return). Then {target} is disabled. All that sends and receives is stopped?"
+            f"{completed:,} messages of {source} are completed, as {target} has settled them; then "
+            f"{self.count:,} queues and topics of {target} are disabled. All that sends and "
+            "receives is stopped?"
         )
 
     def write_left(self) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -164,6 +161,7 @@ def test_the_source_has_afterwards_what_the_target_has_not_settled(
     with client_of(target) as client:
         send(client, "orders", "new 3")  # it is not held
     eventually(shows(target, "orders", 10), "it is there")
+    there = snapshot(target, "orders")["orders"]
 
     said = migrate("back", "orders", "--return")
     assert said.code == 0, said.err
@@ -192,7 +190,6 @@ def test_the_source_has_afterwards_what_the_target_has_not_settled(
     assert dead.dead_letter_reason == "new"
     assert dead.dead_letter_error_description == "at the target"
     mapped = {row["was"]: row["sequence_number"] for row in said.rows if row["part"] == "number"}
-    there = snapshot(target, "orders")["orders"]
     for text in ("later 2", "new later", "new 1", "new 2", "new 3"):
         was = next(n for n, each in there.items() if each.message.data.decode() == text)
         assert mapped[str(was)] == str(now[text])
@@ -203,3 +200,159 @@ def test_the_source_has_afterwards_what_the_target_has_not_settled(
     with client_of(source) as client, client.get_queue_receiver("orders") as receiver:
         found = take(receiver, 6)
         assert texts(found) == ["4", "5", "6", "new 1", "new 2", "new 3"]
+
+
+def test_states_of_sessions_and_copies_of_subscriptions_come_back(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """A session is settled session by session; a copy comes to its subscription alone."""
+    source, target = bridges
+    audit, mail = (f"events/Subscriptions/{name}" for name in ("audit", "mail"))
+    with client_of(source) as client:
+        for n in range(6):
+            send(client, "sessions", ServiceBusMessage(f"{n}", session_id=f"s{n % 2}"))
+        with client.get_topic_sender("events") as sender:
+            sender.send_messages([ServiceBusMessage(f"event {n}") for n in range(3)])
+            sender.schedule_messages(ServiceBusMessage("event later"), DUE)
+    for path, count in (("sessions", 6), (audit, 3), (mail, 3), ("events", 1)):
+        eventually(shows(source, path, count), "all is at the source")
+    assert migrate("run", "sessions", "events").code == 0
+    with client_of(target) as client:
+        with client.get_queue_receiver("sessions", session_id="s0") as receiver:
+            one, two, _ = receive(receiver, 3)
+            receiver.complete_message(one)
+            receiver.defer_message(two)
+            receiver.session.set_state(b"paid")
+        send(client, "sessions", ServiceBusMessage("new", session_id="s1"))
+        with client.get_subscription_receiver("events", "audit") as receiver:
+            first, second, _ = receive(receiver, 3)
+            receiver.complete_message(first)
+            receiver.dead_letter_message(second, reason="bad")
+        with client.get_subscription_receiver("events", "mail") as receiver:
+            for each in receive(receiver, 3):
+                receiver.complete_message(each)
+        with client.get_topic_sender("events") as sender:
+            sender.send_messages(ServiceBusMessage("event new"))
+    eventually(shows(target, mail, 1), "all is settled")
+    eventually(shows(target, "sessions", 6), "all is settled")
+
+    said = migrate("back", "sessions", "events", "--return")
+    assert said.code == 0, said.err
+    paths = ("sessions", audit, audit + "/$DeadLetterQueue", mail, "events")
+    after = snapshot(source, *paths)
+    assert {path: bodies(after, path) for path in paths} == {
+        "sessions": {
+            "1": "active",
+            "2": "deferred",
+            "3": "active",
+            "4": "active",
+            "5": "active",
+            "new": "active",
+        },
+        audit: {"event 2": "active", "event new": "active"},
+        audit + "/$DeadLetterQueue": {"event 1": "active"},
+        mail: {"event new": "active"},
+        "events": {"event later": "scheduled"},
+    }
+    with (
+        client_of(source) as client,
+        client.get_queue_receiver("sessions", session_id="s0") as receiver,
+    ):
+        assert bytes(receiver.session.get_state()) == b"paid"
+        assert texts(receive(receiver, 1)) == ["4"]
+
+
+def test_a_session_that_somebody_holds_at_the_target_ends_it_by_name(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """Nothing is held or changed then."""
+    source, target = bridges
+    with client_of(source) as client:
+        send(client, "held", ServiceBusMessage("x", session_id="red"))
+    eventually(shows(source, "held", 1), "it is at the source")
+    assert migrate("run", "held").code == 0
+    with client_of(target) as client:
+        with client.get_queue_receiver("held", session_id="red") as receiver:
+            receive(receiver, 1)
+            said = migrate("back", "held")
+        assert said.code == 1
+        assert "held: session 'red' at the target: " in said.err
+        send(client, "held", ServiceBusMessage("y", session_id="red"))
+
+
+BACK = ("migrate", "back", "--from", "here", "--to", "there", "--still", "0.1", "--yes", "--return")
+
+
+def begun(*words: str) -> subprocess.Popen[bytes]:
+    """The command as a process."""
+    return subprocess.Popen([sys.executable, "-c", BEGIN, *BACK, *words])
+
+
+def moved_and_used(both: tuple[Bridge, Bridge], migrate: Migrate, queue: str) -> list[str]:
+    """Move a queue, have the target settle most of it, and return what it has afterwards."""
+    source, target = both
+    with client_of(source) as client:
+        send(client, queue, *(ServiceBusMessage(f"{n}") for n in range(400)))
+        with client.get_queue_sender(queue) as sender:
+            later = [ServiceBusMessage(f"later {n}") for n in range(100)]
+            sender.schedule_messages(later, DUE)
+    eventually(shows(source, queue, 500), "all is at the source")
+    assert migrate("run", queue).code == 0
+    with client_of(target) as client:
+        with client.get_queue_receiver(queue) as receiver:
+            for each in take(receiver, 300):
+                assert each is not None
+        send(client, queue, *(ServiceBusMessage(f"new {n}") for n in range(100)))
+    eventually(shows(target, queue, 300), "all is settled")
+    return sorted(each.message.data.decode() for each in snapshot(target, queue)[queue].values())
+
+
+def check_back(source: Bridge, queue: str, wanted: list[str]) -> None:
+    """See that the source has each message once."""
+    found = snapshot(source, queue)[queue].values()
+    assert sorted(each.message.data.decode() for each in found) == wanted
+
+
+@pytest.mark.usefixtures("migrate")
+def test_a_command_that_is_killed_goes_on_where_both_sides_are(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """Killed while it settles, and while it sends, each message is at the source once."""
+    source, _ = bridges
+    wanted = moved_and_used(bridges, migrate, "many")
+
+    def brought() -> int:
+        found = snapshot(source, "many")["many"].values()
+        return sum(BROUGHT in each.message.application_property_values for each in found)
+
+    moments: tuple[Callable[[], bool], ...] = (
+        lambda: len(snapshot(source, "many")["many"]) < 400,
+        lambda: brought() > 0,
+        lambda: brought() > 100,
+    )
+    kills = 0
+    for moment in moments:
+        process = begun("many")
+        eventually(lambda: process.poll() is not None or moment(), "it has come so far")  # noqa: B023
+        kills += process.poll() is None
+        killed(process)
+    assert kills
+    assert begun("many").wait(240) == 0
+    check_back(source, "many", wanted)
+
+
+@pytest.mark.usefixtures("migrate")
+def test_a_command_goes_on_when_either_bridge_was_killed(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """What had no answer is looked for, and is at the source once."""
+    source, target = bridges
+    wanted = moved_and_used(bridges, migrate, "away")
+    process = begun("away")
+    eventually(lambda: len(snapshot(source, "away")["away"]) < 400, "it settles")
+    source.kill()
+    source.start()
+    target.kill()
+    target.start()
+    assert process.wait(300) == 0
+    check_back(source, "away", wanted)
