@@ -280,6 +280,12 @@ def test_a_session_that_somebody_holds_at_the_target_ends_it_by_name(
         send(client, "held", ServiceBusMessage("y", session_id="red"))
 
 
+def test_entities_are_named(migrate: Migrate) -> None:
+    """What no run has moved would count as settled."""
+    said = migrate("back")
+    assert (said.code, "Name the entities that a run has moved" in said.err) == (2, True)
+
+
 BACK = ("migrate", "back", "--from", "here", "--to", "there", "--still", "0.1", "--yes", "--return")
 
 

@@ -51,11 +51,22 @@ from bridge.operations.migration.verification import Side
 from bridge.remote.message import RemoteMessage
 
 TOGETHER: Final = 100
-"""Messages that are settled, or sent, by one step."""
+"""Messages that are sent, or cancelled, by one step."""
 
-TRIES: Final = 330
-"""Looks in a row that show no fewer differences, a second or more between two: what a killed run
-has locked comes free within 5 minutes, as no lock lasts longer."""
+SETTLED_TOGETHER: Final = {
+    SettledAs.COMPLETED: 50_000,
+    SettledAs.DEFERRED: 50_000,
+    SettledAs.DEAD_LETTERED: 1_000,
+}
+"""Messages that are settled by one step: few steps, as each may receive those that stay in front,
+which a namespace may count. Of those that are dead-lettered the target's are in memory."""
+
+TRIES: Final = 10
+"""Looks in a row that show no fewer differences."""
+
+PAUSE_MAX_S: Final = 64
+"""The longest of the pauses between them, each twice the one before: what a killed run has locked
+comes free within them, as no lock lasts longer than 5 minutes."""
 
 UNSURE_S: Final = 15
 """The time until another look where one did not show what the one before had shown."""
@@ -161,7 +172,10 @@ class EntityReturn:
         least, tries = self._lacking, TRIES
         while self._lacking:
             yield from self._settle_all()
-            for _ in range(UNSURE_S if any(each.found.unsure for each in self._series) else 1):
+            pause_s = min(PAUSE_MAX_S, 1 << (TRIES - tries))
+            if any(each.found.unsure for each in self._series):
+                pause_s = max(pause_s, UNSURE_S)
+            for _ in range(pause_s):
                 yield CopyPause()
             yield from self._look()
             tries = TRIES if self._lacking < least else tries - 1
@@ -189,7 +203,7 @@ class EntityReturn:
 
     def _stuck(self) -> CopyStopped:
         for each in self._series:
-            numbers = [pair[0] for group in each.found.settled.values() for pair in group]
+            numbers = [number for group in each.found.settled.values() for number in group]
             if numbers:
                 return CopyStopped(
                     f"{each.path}: {len(numbers):,} messages of the source, the first of them "
@@ -210,7 +224,7 @@ class EntityReturn:
         The target first: what is settled there afterwards is found by the next look.
         """
         for each in self._series:
-            target, source = SideLedger(each.path), self._source_ledger(each.path)
+            target, source = self._ledger(each), self._ledger(each, self._rules.late_from_ms)
             for place, is_dead in each.places:
                 yield from self._reading.look("target", place, self._noting(target, is_dead))
             for place, is_dead in each.places:
@@ -248,8 +262,9 @@ class EntityReturn:
     def _name(self, series: _Series) -> str:
         return f"{self._rules.target}/{series.path.lower()}"
 
-    def _source_ledger(self, path: str) -> SideLedger:
-        return SideLedger(path, self._rules.late_from_ms)
+    def _ledger(self, series: _Series, late_from_ms: int | None = None) -> SideLedger:
+        has_sessions = self._places[series.alive].has_sessions
+        return SideLedger(series.path, late_from_ms, has_sessions=has_sessions)
 
     def _noting(self, ledger: SideLedger, is_dead: bool) -> Callable[[PeekedMessage], None]:
         def note(message: PeekedMessage) -> None:
@@ -293,30 +308,28 @@ class EntityReturn:
             yield from self._bring(each)
 
     def _settle(self, series: _Series) -> ReturnSteps:
-        for group, pairs in ordered(series.found):
+        for group, numbers in ordered(series.found):
             place = series.place(is_dead=group.is_dead)
-            rest = iter(sorted(pairs))
-            while some := list(islice(rest, TOGETHER)):
-                messages: list[tuple[int, RemoteMessage | None]] = [
-                    (each, None) for each, _ in some
-                ]
+            rest = iter(sorted(numbers))
+            while some := list(islice(rest, SETTLED_TOGETHER[group.how])):
+                messages: list[tuple[int, RemoteMessage | None]] = [(each, None) for each in some]
                 if group.how is SettledAs.DEAD_LETTERED:
                     messages = yield from self._with_reasons(series, some)
-                session_id = group.session_id if self._places[place].has_sessions else None
                 answer = yield SettleAtSource(
-                    place, group.how, group.is_deferred, tuple(messages), session_id
+                    place, group.how, group.is_deferred, tuple(messages), group.session_id
                 )
                 self._check(self._places[place].path, answer)
                 self.settled += len(some)
 
     def _with_reasons(
-        self, series: _Series, pairs: Sequence[tuple[int, int]]
+        self, series: _Series, numbers: Sequence[int]
     ) -> Generator[ReturnEffect, CopyAnswer, list[tuple[int, RemoteMessage | None]]]:
         """Return numbers at the source, each with the target's dead letter."""
         found: list[tuple[int, RemoteMessage | None]] = []
         place = series.place(is_dead=True)
         page: dict[int, ReturnMessage] = {}
-        for number, there in pairs:
+        for number in numbers:
+            there = series.found.theirs.get(number, number)
             if there not in page:
                 page = yield from self._page("target", place, there)
             if there in page:  # else it is gone: the next look says so

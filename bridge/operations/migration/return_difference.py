@@ -34,7 +34,7 @@ class SettledGroup:
 
     Attributes:
         is_dead, is_deferred: where they are now.
-        session_id: their session, if they have one.
+        session_id: their session, where they are received by session.
     """
 
     how: SettledAs
@@ -49,7 +49,8 @@ class SeriesDifference:
 
     Attributes:
         stays: how many are in the same state at both sides.
-        settled: numbers at the source, each with its number at the target, 0 if it is gone there.
+        settled: numbers at the source.
+        theirs: of those that were brought their numbers at the target.
         cancelled: numbers of scheduled messages that were brought, and are gone at the target.
         brought: where the messages that are to be brought are in the target's ledger.
         unsure: how many this look does not show, and the one before has shown.
@@ -61,7 +62,8 @@ class SeriesDifference:
     """
 
     stays: int = 0
-    settled: dict[SettledGroup, list[tuple[int, int]]] = field(default_factory=dict)
+    settled: dict[SettledGroup, array[int]] = field(default_factory=dict)
+    theirs: dict[int, int] = field(default_factory=dict)
     cancelled: array[int] = field(default_factory=lambda: array("q"))
     brought: array[int] = field(default_factory=lambda: array("l"))
     unsure: int = 0
@@ -193,7 +195,9 @@ class _Comparison:
         group = SettledGroup(
             how, source.is_dead(at), source.state(at) == "deferred", source.session(at)
         )
-        self._found.settled.setdefault(group, []).append((number, there))
+        self._found.settled.setdefault(group, array("q")).append(number)
+        if there not in (0, number):
+            self._found.theirs[number] = there
 
     def _beside(self, at: int, there: int) -> None:
         """Judge a message that is at both sides."""
@@ -231,6 +235,6 @@ class _Comparison:
         return before.find(number, digest) is not None or (number, digest) in self._brought_before
 
 
-def ordered(found: SeriesDifference) -> Iterator[tuple[SettledGroup, list[tuple[int, int]]]]:
+def ordered(found: SeriesDifference) -> Iterator[tuple[SettledGroup, array[int]]]:
     """Yield what is settled, one session after the other."""
     yield from sorted(found.settled.items(), key=lambda each: each[0].session_id or "")

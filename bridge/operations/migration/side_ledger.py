@@ -24,14 +24,18 @@ class SideLedger:
     Args:
         path: of the queue, for errors.
         late_from_ms: what was enqueued then or later is late; `None`: nothing is.
+        has_sessions: the queue is received by session; its dead-letter queue never is.
 
     Attributes:
-        session_ids: the sessions of its messages.
+        session_ids: the sessions of the queue's messages, where it has sessions.
         brought: what the property `BROUGHT` says of messages, by number.
     """
 
-    def __init__(self, path: str, late_from_ms: int | None = None) -> None:
+    def __init__(
+        self, path: str, late_from_ms: int | None = None, *, has_sessions: bool = False
+    ) -> None:
         self.path = path
+        self._has_sessions = has_sessions
         self._late_from_ms = late_from_ms
         self._numbers = array("q")
         self._values = array("Q")
@@ -56,10 +60,9 @@ class SideLedger:
         is_late = late_ms is not None and message.enqueued_ms >= late_ms
         flags = _STATES.index(message.state) | _DEAD * is_dead | _LATE * is_late
         self._values.append(int.from_bytes(message.digest) << 8 | flags)
-        if message.session_id is not None or self._sessions:
-            self._sessions.extend([-1] * (len(self._numbers) - len(self._sessions)))
-            if message.session_id is not None:
-                self._sessions[-1] = self._session(message.session_id)
+        if self._has_sessions:
+            is_alone = is_dead or message.session_id is None
+            self._sessions.append(-1 if is_alone else self._session(message.session_id or ""))
         if message.brought:
             self.brought[message.number] = message.brought
 
@@ -82,7 +85,6 @@ class SideLedger:
         self._numbers = array("q", (numbers[at] for at in kept))
         self._values = array("Q", (self._values[at] for at in kept))
         if self._sessions:
-            self._sessions.extend([-1] * (len(numbers) - len(self._sessions)))
             self._sessions = array("l", (self._sessions[at] for at in kept))
 
     def number(self, at: int) -> int:
@@ -107,7 +109,7 @@ class SideLedger:
 
     def session(self, at: int) -> str | None:
         """Return its session."""
-        known = self._sessions[at] if at < len(self._sessions) else -1
+        known = self._sessions[at] if self._has_sessions else -1
         return self.session_ids[known] if known >= 0 else None
 
     def find(self, number: int, digest: int) -> int | None:
