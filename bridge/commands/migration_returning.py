@@ -176,9 +176,9 @@ class RunningReturn:
             case SettleAtSource(place):
                 await settle(self._sides.source, self._places[place], effect, asked)
             case CancelAtSource(place, numbers):
-                with suppress(RemoteNotFound):  # what is due meanwhile shows in the next look
-                    for number in numbers:
-                        management = self._sides.source.management_of(self._places[place].path)
+                management = self._sides.source.management_of(self._places[place].path)
+                for number in numbers:
+                    with suppress(RemoteNotFound):  # what is due meanwhile shows in the next look
                         await management.cancel([number])
             case BringToSource(place, messages):
                 return await self._bring(place, messages)

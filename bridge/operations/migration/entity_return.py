@@ -29,6 +29,7 @@ from bridge.operations.migration.entity_reading import PAGE_BYTES, EntityReading
 from bridge.operations.migration.return_difference import (
     SeriesDifference,
     SeriesLook,
+    TopicLook,
     difference,
     ordered,
 )
@@ -241,9 +242,10 @@ class EntityReturn:
     def _compare(self) -> None:
         """Find what the source lacks."""
         front, *others = self._series
-        name = self._name(front)
+        assert front.now is not None
+        topic = TopicLook(self._name(front), front.now, front.before)
         came = [
-            brought_from(name, text)
+            brought_from(topic.name, text)
             for each in others
             if each.now is not None
             for text in each.now.source.brought.values()
@@ -255,7 +257,7 @@ class EntityReturn:
                 each.before,
                 self._name(each),
                 returns=self._rules.returns,
-                front="" if each is front else name,
+                front=None if each is front else topic,
                 activated={found for found in came if found is not None} if each is front else (),
             )
 

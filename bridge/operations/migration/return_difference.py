@@ -91,13 +91,22 @@ class SeriesLook:
     target: SideLedger
 
 
+@dataclass(frozen=True, slots=True)
+class TopicLook:
+    """What two looks have shown of a topic's scheduled messages, and what names it."""
+
+    name: str
+    now: SeriesLook
+    before: SeriesLook | None
+
+
 def difference(
     now: SeriesLook,
     before: SeriesLook | None,
     target: str,
     *,
     returns: bool,
-    front: str = "",
+    front: TopicLook | None = None,
     activated: Collection[tuple[int, int]] = (),
 ) -> SeriesDifference:
     """Return what is to be done.
@@ -109,7 +118,7 @@ def difference(
         before: the look before; `None`: it is taken as if it had shown the same.
         target: names the entity there, see `brought_from`.
         returns: what the target has taken as new is brought, too.
-        front: of a subscription, what names its topic; messages that came from there stay.
+        front: of a subscription, its topic: messages that were scheduled there have come from it.
         activated: of a topic, number and digest of scheduled messages that were brought, and that
             its subscriptions at the source have by now.
     """
@@ -123,7 +132,7 @@ class _Comparison:
         before: SeriesLook,
         target: str,
         returns: bool,
-        front: str,
+        front: TopicLook | None,
         activated: Collection[tuple[int, int]],
     ) -> None:
         self._source, self._target = now.source, now.target
@@ -131,6 +140,9 @@ class _Comparison:
         self._name = target
         self._returns = returns
         self._front = front
+        self._activated_here: set[tuple[int, int]] = set()
+        looks = () if front is None else (front.now, front.before or front.now)
+        self._topic = [each.target for each in looks]
         self._activated = activated
         self._claimed = bytearray(len(now.target))
         self._found = SeriesDifference()
@@ -167,20 +179,31 @@ class _Comparison:
             there = self._target.find(*came)
             if there is None:
                 self._gone(at, *came)
-            elif self._claimed[there]:  # it is at the source already
+            elif self._claimed[there] or came in self._activated:  # it is at the source already
                 self._settle(at, SettledAs.COMPLETED, 0)
             else:
                 self._claimed[there] = 1
                 found.numbers.append((came[0], number))
                 self._beside(at, there)
-        elif text is not None and self._front and brought_from(self._front, text) is not None:
-            found.stays += 1
+        elif (scheduled := self._scheduled_at_topic(text)) is not None:
+            is_there = any(each.find(*scheduled) is not None for each in self._topic)
+            if is_there and scheduled not in self._activated_here:
+                self._activated_here.add(scheduled)
+                found.stays += 1
+            else:
+                self._settle(at, SettledAs.COMPLETED, 0)
         elif source.state(at) == "scheduled":
             found.scheduled.add(number)
         elif source.is_late(at):
             found.late.add(number)
         else:
             self._gone(at, number, source.digest(at))
+
+    def _scheduled_at_topic(self, text: str | None) -> tuple[int, int] | None:
+        """Return what a message was at the topic of this subscription; `None`: it was none."""
+        if text is None or self._front is None:
+            return None
+        return brought_from(self._front.name, text)
 
     def _gone(self, at: int, number: int, digest: int) -> None:
         if self._before.target.find(number, digest) is None:  # else it is unsure

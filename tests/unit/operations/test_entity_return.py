@@ -81,6 +81,8 @@ class World:
         locked: numbers that consumers of the target had locked when it was held, by place.
         hidden: what peeks do not show in this look, by side, place and number.
         taken: numbers that somebody has locked at the source.
+        doubts: what becomes of the next batches: taken, "stored" or "lost" without an answer, or
+            taken "late"; the last one first.
         coming: what the source takes long after its sender has given up.
     """
 
@@ -96,6 +98,7 @@ class World:
     is_closed: bool = False
     is_held: bool = False
     late: list[bytes] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
     was_hidden: set[tuple[str, int, int]] = field(default_factory=set)
     coming: list[list[BringToSource]] = field(default_factory=lambda: [[], []])
 
@@ -111,12 +114,12 @@ class World:
         self._steps = self.machine.steps()
         self.effect: ReturnEffect | None = next(self._steps)
 
-    def step(self, kill: str = "", doubt: str = "") -> None:
+    def step(self, kill: str = "") -> None:
         """Do what the run wants; it may be killed before or behind it."""
         if kill == "before" or self.effect is None:
             self.begin()
             return
-        answer = self._do(self.effect, doubt)
+        answer = self._do(self.effect)
         if kill == "behind" and not self.is_closed:
             self.begin()
             return
@@ -127,7 +130,7 @@ class World:
         except CopyStopped as stopped:
             self.stopped = str(stopped)
 
-    def _do(self, effect: ReturnEffect, doubt: str) -> CopyAnswer:
+    def _do(self, effect: ReturnEffect) -> CopyAnswer:
         match effect:
             case HoldForReturn():
                 self.is_held = True
@@ -140,8 +143,7 @@ class World:
                 return CopyCount(len(self.source[place]))
             case AwaitLocks():
                 self.locked.clear()
-                self._pass()
-                self._pass()
+                self._pass(2)
             case CopyPause():
                 self.taken.clear()
                 self._pass()
@@ -149,8 +151,9 @@ class World:
                 self._settle(effect)
             case CancelAtSource(place, numbers):
                 for number in numbers:
-                    assert self.source[place].pop(number).due_ms is not None
+                    self.source[place].pop(number, None)  # it may be due meanwhile
             case BringToSource(place, messages):
+                doubt = self.doubts.pop() if self.doubts else ""
                 if doubt == "late":
                     self.coming[0].append(effect)
                 if doubt in ("late", "lost"):
@@ -165,29 +168,28 @@ class World:
                 assert isinstance(effect, AgreeToReturn | SetSessionStates)
         return CopyDone()
 
-    def _pass(self) -> None:
+    def _pass(self, times: int = 1) -> None:
         """Let time pass between two looks."""
         self.was_hidden, self.hidden = self.hidden, set()
-        earlier, later = self.coming
-        self.coming = [[], earlier]
-        for each in later:
-            self._take(each.place, each.messages)
+        for _ in range(times):
+            earlier, later = self.coming
+            self.coming = [[], earlier]
+            for each in later:
+                self._take(each.place, each.messages)
 
     def _shown(self, wanted: PeekPage) -> list[ReturnMessage]:
         side = self.source if wanted.side == "source" else self.target
+        hidden = {each[2] for each in self.hidden if each[:2] == (wanted.side, wanted.place)}
         found = [
             each
             for each in side[wanted.place].values()
-            if each.number >= wanted.from_number and wanted.session_id in (None, each.session_id)
+            if each.number >= wanted.from_number
+            and wanted.session_id in (None, each.session_id)
+            and each.number not in hidden
         ]
         is_grouped = self.places[wanted.place].has_sessions and side is self.source
         found.sort(key=lambda each: (each.session_id or "" if is_grouped else "", each.number))
-        hidden = {
-            number
-            for at, place, number in self.hidden
-            if (at, place) == (wanted.side, wanted.place)
-        }
-        return [each for each in found[: min(self.page, wanted.count)] if each.number not in hidden]
+        return found[: min(self.page, wanted.count)]
 
     def hide(self, at: int) -> None:
         """Have peeks not show a message in this look; the next one shows it."""
@@ -370,32 +372,37 @@ def worlds(draw: st.DrawFn) -> World:
     )
 
 
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from((*("",) * 40, "before", "behind")),
-        st.sampled_from(("", "", "stored", "lost", "late")),
-        st.sampled_from(("", "", "", "complete", "bury", "defer", "due", "hide")),
-    ),
-    max_size=120,
+LAST_STEP = 150
+
+FAULTS = st.dictionaries(
+    st.integers(0, LAST_STEP),
+    st.sampled_from(("before", "behind", "complete", "bury", "defer", "due", "hide", "hide")),
+    max_size=12,
 )
+"""What goes wrong before a step."""
+
+DOUBTS = st.lists(st.sampled_from(("", "stored", "lost", "late")), max_size=6)
+"""What becomes of the first batches that are sent."""
 
 
-@given(world=worlds(), steps=STEPS)
+@given(world=worlds(), faults=FAULTS, doubts=DOUBTS)
 @settings(max_examples=400, deadline=None)
 def test_what_the_target_has_settled_is_nowhere_and_all_else_at_the_source_once(
-    world: World, steps: list[tuple[str, str, str]]
+    world: World, faults: dict[int, str], doubts: list[str]
 ) -> None:
     """Killed at any step, with answers lost, consumers that still settle, and peeks that lack."""
-    for at, (kill, doubt, what) in enumerate(steps):
+    world.doubts = doubts
+    for step in range(LAST_STEP):
         if world.is_closed or world.stopped:
             break
+        what = faults.get(step, "")
         if what == "due":
-            world.become_due(at)
+            world.become_due(step)
         elif what == "hide":
-            world.hide(at)
-        elif what:
+            world.hide(step)
+        elif what not in ("", "before", "behind"):
             world.settle_locked(what)
-        world.step(kill, doubt)
+        world.step(what if what in ("before", "behind") else "")
     world.finish()
     event("stopped" if world.stopped else "done")
     if world.stopped:
@@ -457,7 +464,8 @@ def test_a_source_that_drops_what_is_sent_to_it_stops_the_way_back() -> None:
     """As one that detects duplicates does."""
     world = World(QUEUE, queue_of(), queue_of(active(1, due_ms=5, state="scheduled")))
     for _ in range(20_000):
-        world.step(doubt="lost")
+        world.doubts = ["lost"]
+        world.step()
         if world.stopped:
             break
     assert "Does the source detect duplicates?" in world.stopped
