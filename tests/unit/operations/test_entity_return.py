@@ -494,6 +494,19 @@ def test_what_one_look_does_not_show_at_the_source_is_not_sent_there_again() -> 
     assert [each.brought for each in world.source[0].values()] == ["", ""]
 
 
+def test_what_the_last_look_lacks_at_the_target_is_looked_for_once_more() -> None:
+    """Else it would be at the disabled target alone."""
+    later = active(2, "later", due_ms=5, state="scheduled")
+    world = World(QUEUE, queue_of(active(1)), queue_of(active(1), later))
+    while not isinstance(world.effect, AwaitLocks):
+        world.step()
+    world.step()
+    world.hidden.add(("target", 0, 2))
+    run(world)
+    assert world.is_closed
+    assert [each.due_ms for each in world.source[0].values()] == [None, 5]
+
+
 def peeked(number: int, state: int, **application_properties: Any) -> RemoteMessage:
     """A message as a peek shows it."""
     return RemoteMessage.of(
