@@ -83,7 +83,7 @@ class EntityCopies:
                     )
                 )
             try:
-                ended = await _together([self._copied(each, asked) for each in copies])
+                ended = await together([self._copied(each, asked) for each in copies])
             except CopyStopped as error:
                 raise CommandError(str(error)) from None
         if not all(ended):
@@ -133,7 +133,7 @@ class EntityCopies:
         )
 
 
-async def _together(work: Sequence[Coroutine[object, object, bool]]) -> list[bool]:
+async def together(work: Sequence[Coroutine[object, object, bool]]) -> list[bool]:
     """Return the results of all; the first failure ends the others, and is raised."""
     tasks = [asyncio.ensure_future(each) for each in work]
     try:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bridge.commands.errors import CommandError
+from bridge.commands.migration_copies import together
 from bridge.commands.migration_copying import TOGETHER
 from bridge.commands.migration_returning import RunningReturn
 from bridge.commands.output import Output, Progress
@@ -75,17 +76,12 @@ class EntityReturns:
 
     async def _go(self, text: str, asked: asyncio.Event, *, is_agreed: bool) -> bool:
         with self._output.progress(None, text) as self._progress:
-            tasks = [
-                asyncio.ensure_future(self._one(each, asked, is_agreed)) for each in self._returns
-            ]
             try:
-                return all(await asyncio.gather(*tasks))
+                return all(
+                    await together([self._one(each, asked, is_agreed) for each in self._returns])
+                )
             except CopyStopped as error:
                 raise CommandError(str(error)) from None
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _one(self, each: RunningReturn, asked: asyncio.Event, is_agreed: bool) -> bool:
         async with self._gate:

@@ -28,7 +28,7 @@ AWAITED = {
     ): "awaited, or cancelled, by the function that begins it",
     (
         "commands/migration_copies.py",
-        "_together",
+        "together",
     ): "awaited, or cancelled, by the function that begins it",
     ("commands/running.py", "_run"): "awaited by the function that begins it",
     ("commands/taking_sources.py", "_lock"): "awaited there, or by `close`",
