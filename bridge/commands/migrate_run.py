@@ -125,6 +125,7 @@ class _Migration:
         from bridge.commands.migration_copies import EntityCopies
         from bridge.commands.migration_copying import CopySides
         from bridge.commands.migration_mark import VerifiedMark
+        from bridge.commands.migration_record import CopyRecord
         from bridge.operations.migration import order
         from bridge.operations.migration.run_mark import mark_name
 
@@ -160,7 +161,8 @@ class _Migration:
             held_empty=empty,
         )
         recount = partial(self._recount, before, meant)
-        copies = EntityCopies(mark, sides, self._output, recount)
+        record = CopyRecord(self._at_target, self._namespaces[1], self._run)
+        copies = EntityCopies(mark, record, sides, self._output, recount)
         if not await copies.run(units, meant, due_after_ms, total, asked):
             return self._stopped()
         return ExitCode.DONE

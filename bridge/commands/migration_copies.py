@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 
 from bridge.commands.errors import CommandError
+from bridge.commands.message_path import DEAD_LETTER
 from bridge.commands.migration_copying import TOGETHER, CopySides, RunningCopy, places_of
 from bridge.commands.migration_mark import VerifiedMark
 from bridge.commands.migration_meeting import CopyMeeting
+from bridge.commands.migration_record import CopyRecord
 from bridge.commands.output import Output
 from bridge.model import entity as model
 from bridge.operations.migration.copy_effects import (
@@ -21,6 +23,7 @@ from bridge.operations.migration.copy_effects import (
     SourceRecounted,
 )
 from bridge.operations.migration.entity_copy import EntityCopy
+from bridge.operations.migration.last_copied import last_copied
 
 
 class EntityCopies:
@@ -28,6 +31,7 @@ class EntityCopies:
 
     Args:
         mark: what the target gets when all are.
+        record: what says of each entity how far it was copied.
         sides: both namespaces.
         recount: counts the source once more when all are verified, and returns the paths of queues
             and topics with other counts than before, in lower case.
@@ -36,12 +40,14 @@ class EntityCopies:
     def __init__(
         self,
         mark: VerifiedMark,
+        record: CopyRecord,
         sides: CopySides,
         output: Output,
         recount: Callable[[], Awaitable[set[str]]],
     ) -> None:
         self._sides = sides
         self._mark = mark
+        self._record = record
         self._output = output
         self._recount = recount
         self._changed: set[str] = set()
@@ -66,9 +72,9 @@ class EntityCopies:
         """
         is_verified = total is None
         verified = CopyMeeting(len(units), self._gate, asked, self._note_changed)
-        seen_again = CopyMeeting(len(units), self._gate, asked, self._mark.make)
+        copies: list[RunningCopy] = []
+        seen_again = CopyMeeting(len(units), self._gate, asked, partial(self._note_end, copies))
         with self._output.progress(total, "copying and verifying messages") as progress:
-            copies = []
             for unit in units:
                 places = places_of(unit, lambda path: path.lower() in meant)
                 copy = EntityCopy(places, due_after_ms=due_after_ms, is_verified=is_verified)
@@ -98,6 +104,13 @@ class EntityCopies:
 
     async def _note_changed(self) -> None:
         self._changed = await self._recount()
+
+    async def _note_end(self, copies: Sequence[RunningCopy]) -> None:
+        """Say at the target what was copied, then that all of it is verified."""
+        numbers = (each for copy in copies for each in copy.copy.numbers())
+        copied = ((place.path.removesuffix(DEAD_LETTER), found) for place, found in numbers)
+        await self._record.write(last_copied(copied))
+        await self._mark.make()
 
     async def _with_others(
         self,

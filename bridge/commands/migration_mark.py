@@ -45,7 +45,7 @@ class VerifiedMark:
         Raises:
             CommandError: one is not there, is newer, or is none of the mark's.
         """
-        if told := list(doubts(found, self._paths, created)):
+        if told := doubts(found, self._paths, created):
             output.say_some("not as the mark says", told)
             raise CommandError(
                 f"The target has the queue {self._name!r}, the mark that an earlier run of this "

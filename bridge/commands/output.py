@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from bridge.commands.errors import Declined, WrongInput
 from bridge.commands.interruption import Interruption
-from bridge.commands.terminal import QUIET_S, can_ask, confirmed, is_coloured
+from bridge.commands.terminal import QUIET_S, answer, can_ask, confirmed, is_coloured
 
 if TYPE_CHECKING:  # of the extra `tools`: imported for the first table
     from rich.console import Console
@@ -179,6 +179,32 @@ class Output:
         except KeyboardInterrupt:
             is_confirmed = False
         if not is_confirmed:
+            raise Declined("Nothing was done.")
+
+    def confirm_by_name(self, question: str, name: str, given: str) -> None:
+        """Have a name typed before something large is destroyed.
+
+        Args:
+            name: what is to be typed.
+            given: what was typed on the command line, by `--yes`; "" for nothing.
+
+        Raises:
+            WrongInput: another name is given, or none and nobody can be asked.
+            Declined: another name is typed.
+        """
+        if given:
+            if given != name:
+                raise WrongInput(f"--yes names {given!r}, and the namespace is {name!r}.")
+            return
+        question = visible(f"{question} Type {name} to go on:")
+        if not can_ask():
+            raise WrongInput(f"{question} There is no terminal to ask at: give --yes {name}.")
+        try:
+            with self.interruption.raised():
+                typed = answer(question)
+        except KeyboardInterrupt:
+            typed = ""
+        if typed != name:
             raise Declined("Nothing was done.")
 
     @contextmanager

@@ -32,7 +32,7 @@ def run_command(run: Run, arguments: argparse.Namespace, right: str) -> int:
     Raises:
         ModuleNotFoundError: a package of an extra is missing.
     """
-    output = Output(as_json=arguments.json, is_confirmed=getattr(arguments, "yes", False))
+    output = Output(as_json=arguments.json, is_confirmed=getattr(arguments, "yes", False) is True)
     try:
         return asyncio.run(_run(run, arguments, output, right))
     except CommandError as error:

@@ -29,8 +29,13 @@ def can_ask() -> bool:
 
 def confirmed(question: str) -> bool:
     """Ask a question; only `y` and `yes` are a yes."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return answer(f"{question} [y/N]").lower() in ("y", "yes")
+
+
+def answer(question: str) -> str:
+    """Ask a question, and return what is typed."""
+    print(f"{question} ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()
 
 
 class ProgressBar:

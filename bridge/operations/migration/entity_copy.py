@@ -6,7 +6,7 @@ goes on behind it; so it may be killed at any instant.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from itertools import islice
@@ -125,6 +125,11 @@ class EntityCopy:
         yield from self._cancel()
         yield ReleaseTarget()
         self.phase = CopyPhase.DONE
+
+    def numbers(self) -> Iterator[tuple[CopyPlace, Iterator[int]]]:
+        """Yield the source's numbers, as they were read, place by place."""
+        for ledger in self._ledgers:
+            yield ledger.place, map(ledger.number, range(len(ledger)))
 
     def _copy_held(self) -> CopySteps:
         held = yield HoldTarget()

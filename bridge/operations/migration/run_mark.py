@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -44,28 +44,29 @@ def _digest(texts: Collection[str]) -> str:
     return hashlib.sha256(ordered.encode()).hexdigest()[:12]
 
 
-def doubts(found: FoundMark, meant: Collection[str], created: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each reason why a mark is none of the entities as they are now.
+def doubts(found: FoundMark, meant: Collection[str], created: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each reason why a mark is none of the entities as they are now.
 
     Args:
         found: the mark.
         meant: the paths of the run, in lower case.
         created: when each entity of the target was made, by the path in lower case.
     """
-    marked_ms = _ms(found.created)
+    marked_ms = made_ms(found.created)
     told = []
     for path in sorted(meant):
-        made_ms = _ms(created.get(path))
+        seen_ms = made_ms(created.get(path))
         if path not in created:
             told.append(f"{path} is not at the target.")
-        elif marked_ms and made_ms and made_ms > marked_ms + CLOCKS_MS:
+        elif marked_ms and seen_ms and seen_ms > marked_ms + CLOCKS_MS:
             told.append(f"{path} was made at the target behind the mark.")
     if not told and found.paths != digest_of(meant):
         told.append(f"The mark is of other entities than these {len(meant):,}.")
-    yield from told
+    return told
 
 
-def _ms(text: str | None) -> float | None:
+def made_ms(text: str | None) -> float | None:
+    """Return when an entity was made (UTC ms); `None`: its namespace does not tell."""
     if not text:
         return None
     try:

@@ -152,6 +152,30 @@ def test_a_question_is_answered_at_the_terminal(
             Output().confirm("Delete orders?")
 
 
+def test_a_script_names_what_it_destroys() -> None:
+    """Another name is refused, and so is none."""
+    Output().confirm_by_name("Empties one.", "one", "one")
+    with pytest.raises(WrongInput, match="--yes names 'two', and the namespace is 'one'"):
+        Output().confirm_by_name("Empties one.", "one", "two")
+
+
+def test_who_is_asked_types_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A yes is no name."""
+    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setattr("sys.stdin", Terminal("one\n"))
+    Output().confirm_by_name("Empties one.", "one", "")
+    monkeypatch.setattr("sys.stdin", Terminal("yes\n"))
+    with pytest.raises(Declined, match="Nothing was done"):
+        Output().confirm_by_name("Empties one.", "one", "")
+
+
+def test_without_a_terminal_the_name_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text says how it is given."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\n"))
+    with pytest.raises(WrongInput, match="give --yes one"):
+        Output().confirm_by_name("Empties one.", "one", "")
+
+
 async def test_progress_appears_when_the_work_lasts_above_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

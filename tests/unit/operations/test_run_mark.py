@@ -36,4 +36,4 @@ def test_what_is_missing_newer_or_none_of_the_marks_is_named(
 ) -> None:
     """A few seconds may be the clocks of two bridges; a time that is not told says nothing."""
     found = FoundMark(MARKED, digest_of(verified))
-    assert list(doubts(found, PATHS, created)) == told
+    assert doubts(found, PATHS, created) == told

@@ -1,0 +1,264 @@
+"""`busbridge migrate finish`: removes at the source what a run has brought to the target."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from bridge.commands.errors import CommandError, WrongInput
+from bridge.commands.exit_codes import ExitCode
+from bridge.commands.migration_options import add_sides, sides_of
+from bridge.commands.output import Output
+from bridge.commands.parser import Commands, add_command
+from bridge.commands.target import NamespaceLogin
+
+if TYPE_CHECKING:
+    from bridge.commands.migration_emptying import SourceEmptying, SourceLook
+    from bridge.model import entity as model
+    from bridge.operations.migration.last_copied import LastCopied
+    from bridge.remote.administration import RemoteAdministration
+    from bridge.remote.namespace import RemoteNamespace
+
+PATIENCE_S: Final = 300.0
+"""How long a namespace may be busy or away."""
+
+NAMED_MAX: Final = 20
+"""Messages of an entity that have come since and are named."""
+
+
+def register(verbs: Commands) -> None:
+    """Add the command."""
+    parser = add_command(
+        verbs,
+        "finish",
+        "remove at the source, for good, the messages and session states that a run has copied; it "
+        "refuses, by number, when others have come since. Stopped, it is begun again by the same "
+        "command",
+        run=run,
+        right="Manage on both namespaces",
+        examples=(
+            "busbridge migrate finish --from prod --to local",
+            "busbridge migrate finish --from prod --to local orders --yes contoso.example --json",
+        ),
+    )
+    add_sides(parser)
+    parser.add_argument(
+        "--yes", "-y", metavar="NAMESPACE", default="",
+        help="do not ask: the name of the source's namespace, as the question has it; without a "
+        "terminal it is needed",
+    )  # fmt: skip
+
+
+async def run(arguments: argparse.Namespace, output: Output) -> int:
+    """See that the source has nothing new, ask, and remove what it has."""
+    from bridge.remote.administration import RemoteAdministration
+    from bridge.remote.namespace import RemoteNamespace
+    from bridge.remote.patience import Patience
+
+    source, target = sides_of(arguments)
+    patience = Patience(total_s=PATIENCE_S)
+    async with (
+        RemoteAdministration(source.address, source.credential, patience=patience) as at_source,
+        RemoteAdministration(target.address, target.credential, patience=patience) as at_target,
+        RemoteNamespace(source.address, source.credential, patience=patience) as here,
+        RemoteNamespace(target.address, target.credential, patience=patience) as there,
+    ):
+        finish = _Finish(source, target, at_source, at_target, here, there, output)
+        with output.interruption.deferred() as asked:
+            return await finish.run(arguments.entity, arguments.yes, asked)
+
+
+class _Finish:
+    """One run."""
+
+    def __init__(
+        self,
+        source: NamespaceLogin,
+        target: NamespaceLogin,
+        at_source: RemoteAdministration,
+        at_target: RemoteAdministration,
+        here: RemoteNamespace,
+        there: RemoteNamespace,
+        output: Output,
+    ) -> None:
+        from bridge.commands.migrate_run import run_name
+        from bridge.commands.migration_record import CopyRecord
+
+        self._source = source
+        self._target = target
+        self._at_source = at_source
+        self._at_target = at_target
+        self._here = here
+        self._there = there
+        self._output = output
+        self._run = run_name(source)
+        self._record = CopyRecord(at_target, there, self._run)
+
+    async def run(self, patterns: Sequence[str], yes: str, asked: asyncio.Event) -> int:
+        """Return the exit code."""
+        from bridge.commands.migration_emptying import SourceEmptying
+
+        output, name = self._output, self._source.address.namespace
+        entities, copied = await self._meant(patterns)
+        with output.progress(None, "looking at the source") as progress:
+            work = [
+                SourceEmptying(self._here, each, copied[each.path.lower()], progress)
+                for each in entities
+            ]
+            looks = [await each.look(asked) for each in work]
+        if asked.is_set():
+            output.say("Stopped. Nothing was removed.")
+            return ExitCode.STOPPED
+        self._check_new(work, looks)
+        total = sum(sum(each.counts.values()) for each in looks)
+        sessions = sum(len(each.sessions) for each in looks)
+        output.confirm_by_name(
+            f"{total:,} messages of {len(entities):,} entities, and the states of {sessions:,} "
+            f"sessions, are removed from {name} for good: active, scheduled and deferred ones, and "
+            f"dead letters. {self._target.name} has got them.",
+            name,
+            yes,
+        )
+        left = []
+        with output.progress(total, "removing") as progress:
+            for each in work:
+                each.reports_to(progress)
+                left.append(await each.empty(asked))
+                if asked.is_set():
+                    break
+        return await self._end(work, left, copied, is_stopped=asked.is_set())
+
+    async def _meant(
+        self, patterns: Sequence[str]
+    ) -> tuple[list[model.Entity], Mapping[str, LastCopied]]:
+        """Return the source's entities that are meant, and what was copied of each.
+
+        Raises:
+            CommandError: a run has not come to its end, or the target has not got one of them.
+        """
+        from bridge.commands.migration_holding import holds
+        from bridge.commands.migration_sides import SideReading, chosen
+        from bridge.operations.migration.copy_effects import CopyStopped
+
+        output = self._output
+        with output.progress(None, "reading definitions") as progress:
+            source = SideReading(self._at_source, progress)
+            here = (await source.side()).by_path()
+            target = SideReading(self._at_target, progress)
+            await target.side()
+        meant = chosen(source.kinds, patterns)
+        if not meant:
+            raise WrongInput(f"{self._source.name!r} has no such entity.")
+        mark = f"busbridge-{self._run}-"
+        if any(path.startswith(mark) for path in target.created):
+            raise CommandError(
+                f"A run from {self._source.name} to {self._target.name} has not come to its end: "
+                "give the command of that run again. Nothing was removed."
+            )
+        recorded = await self._record.read()
+        if told := _not_copied(meant, recorded, target.created, here):
+            output.say_some("not copied", told)
+            raise CommandError(
+                "Nothing was removed: name the entities that `busbridge migrate run` has copied. "
+                "Others are emptied by `busbridge purge`."
+            )
+        for path in sorted(meant):
+            try:
+                is_held = await holds(self._there, here[path].path, self._run)
+            except CopyStopped as error:
+                raise CommandError(f"{error} Nothing was removed.") from None
+            if is_held:
+                raise CommandError(
+                    f"{path} is held at {self._target.name} still: give the command of its run "
+                    "again. Nothing was removed."
+                )
+        return [here[path] for path in sorted(meant)], {
+            path: copied for path, (copied, _) in recorded.items()
+        }
+
+    def _check_new(self, work: Sequence[SourceEmptying], looks: Sequence[SourceLook]) -> None:
+        """See that no message has come since.
+
+        Raises:
+            CommandError: some have; they are named.
+        """
+        new = [each for look in looks for each in look.new]
+        if not new:
+            return
+        self._output.say_some("has come since", _some(new))
+        raise CommandError(
+            f"{len(new):,} messages have come to {self._source.name} since they were copied, which "
+            f"{self._target.name} has not got. Nothing was removed: stop what sends there, and "
+            "receive them or have a relay move them (docs/hybrid.md)."
+        )
+
+    async def _end(
+        self,
+        work: Sequence[SourceEmptying],
+        left: Sequence[SourceLook],
+        copied: Mapping[str, LastCopied],
+        *,
+        is_stopped: bool,
+    ) -> int:
+        """Write what was removed and what is left, and return the exit code."""
+        from bridge.operations.migration.state_counts import COPIED_STATES
+
+        output = self._output
+        rows = [
+            {
+                "entity": each.entity.path,
+                **{state: each.removed.get(state, 0) for state in COPIED_STATES},
+                "session_states": each.states,
+                "left": sum(look.counts.values()) + len(look.new),
+            }
+            for each, look in zip(work, left, strict=False)
+        ]
+        output.table(rows)
+        total = sum(sum(each.removed.values()) for each in work)
+        stays = [text for each in work for text in each.stays]
+        stays += [
+            f"{row['entity']}: {row['left']:,} messages are left" for row in rows if row["left"]
+        ]
+        removed = f"{total:,} messages and {sum(each.states for each in work):,} states of sessions"
+        if is_stopped:
+            output.say(f"Stopped. Removed {removed}: give the same command to go on.")
+            return ExitCode.STOPPED
+        output.say_some("has come since", _some([each for look in left for each in look.new]))
+        output.say_some("left", stays)
+        output.say(f"Removed {removed} from {self._source.name}.")
+        if stays:
+            output.say("Stop what receives there, or wait until its locks end; then go on.")
+            return ExitCode.DIFFERENCES
+        if {each.entity.path.lower() for each in work} >= copied.keys():
+            await self._record.remove()
+        return ExitCode.DONE
+
+
+def _not_copied(
+    meant: set[str],
+    recorded: Mapping[str, tuple[LastCopied, int]],
+    created: Mapping[str, str],
+    here: Mapping[str, model.Entity],
+) -> list[str]:
+    """Return a sentence for each entity that no run has copied to the target as it is now."""
+    from bridge.operations.migration.run_mark import CLOCKS_MS, made_ms
+
+    told = []
+    for path in sorted(meant):
+        written_ms = recorded[path][1] if path in recorded else 0
+        seen_ms = made_ms(created.get(path))
+        if path not in recorded or path not in here:
+            told.append(f"{path}: no run that has come to its end has copied it.")
+        elif path not in created:
+            told.append(f"{path}: it is not at the target.")
+        elif seen_ms is not None and seen_ms > written_ms + CLOCKS_MS:
+            told.append(f"{path}: the target's was made behind its copy.")
+    return told
+
+
+def _some(texts: Sequence[str]) -> list[str]:
+    """Return the first texts, and how many others there are."""
+    others = len(texts) - NAMED_MAX
+    return [*texts[:NAMED_MAX], *([f"and {others:,} others"] if others > 0 else [])]

@@ -1,0 +1,90 @@
+"""What a migration's run leaves at the target: a queue that says what was copied, for `finish`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+from bridge.model.properties import EntityKind
+from bridge.operations.migration.last_copied import LastCopied
+from bridge.remote.administration import RemoteAdministration
+from bridge.remote.entity import entity_node
+from bridge.remote.errors import RemoteError, RemoteNotFound
+from bridge.remote.message import RemoteMessage
+from bridge.remote.namespace import RemoteNamespace
+
+BATCH: Final = 500
+BATCH_BYTES: Final = 100_000
+"""Messages and bytes of a batch, which are less than any namespace takes."""
+
+PAGE: Final = 250
+
+
+class CopyRecord:
+    """The queue that says what the runs of one source have copied to a target.
+
+    Each message of it is of one entity; the last one counts.
+
+    Args:
+        administration, namespace: the target's.
+        run: the name of the run, which is of its source.
+    """
+
+    def __init__(
+        self, administration: RemoteAdministration, namespace: RemoteNamespace, run: str
+    ) -> None:
+        self._administration = administration
+        self._namespace = namespace
+        self.name = f"busbridge-migrated-{run.partition('-')[2]}"
+
+    async def write(self, copied: Sequence[LastCopied]) -> None:
+        """Say what was copied; said twice it is the same. Raises RemoteError."""
+        await self._namespace.patience.repeat(lambda: self._write(copied), is_repeatable=True)
+
+    async def _write(self, copied: Sequence[LastCopied]) -> None:
+        try:
+            node = entity_node(EntityKind.QUEUE, {})
+            await self._administration.create("Queue", node, self.name)
+        except RemoteError as error:
+            if error.condition != "com.microsoft:entity-already-exists":
+                raise
+        sender = await self._namespace.sender(self.name)
+        for each in _batches([RemoteMessage.of(data=each.encode()) for each in copied]):
+            await sender.send(each)
+        await sender.close()
+
+    async def read(self) -> dict[str, tuple[LastCopied, int]]:
+        """Return what was copied, each with when that was said, by the path in lower case.
+
+        Times are the target's (UTC ms). Nothing: there is no such queue. Raises RemoteError.
+        """
+        management = self._namespace.management_of(self.name)
+        found: dict[str, tuple[LastCopied, int]] = {}
+        number = 1
+        with suppress(RemoteNotFound):
+            while page := await management.peek(number, PAGE):
+                for each in page:
+                    number = max(number, int(each.sequence_number or 0) + 1)
+                    if (copied := LastCopied.decode(each.data)) is not None:
+                        found[copied.path.lower()] = copied, int(each.enqueued_time_ms or 0)
+        await management.close()
+        return found
+
+    async def remove(self) -> None:
+        """Remove it, if it is there; raises RemoteError."""
+        with suppress(RemoteNotFound):
+            await self._administration.delete(self.name)
+
+
+def _batches(messages: Iterable[RemoteMessage]) -> Iterator[list[RemoteMessage]]:
+    batch: list[RemoteMessage] = []
+    size_bytes = 0
+    for each in messages:
+        if batch and (size_bytes + each.size_bytes > BATCH_BYTES or len(batch) == BATCH):
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(each)
+        size_bytes += each.size_bytes
+    if batch:
+        yield batch

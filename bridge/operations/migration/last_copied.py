@@ -1,0 +1,64 @@
+"""What a migration's run has copied of each entity, by number: what came later is none of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bridge.model.number import partition_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastCopied:
+    """The last numbers that were copied of an entity. Its numbers rise, so others came later.
+
+    Attributes:
+        path: a queue, a subscription, or a topic for its scheduled messages.
+        lasts: of each partition the last number; of an entity without partitions, of partition 0.
+    """
+
+    path: str
+    lasts: Mapping[int, int]
+
+    @classmethod
+    def of(cls, path: str, numbers: Iterable[int]) -> LastCopied:
+        """Return the last ones of numbers that were copied."""
+        lasts: dict[int, int] = {}
+        for each in numbers:
+            partition = partition_of(each)
+            lasts[partition] = max(lasts.get(partition, 0), each)
+        return cls(path=path, lasts=lasts)
+
+    def has(self, number: int) -> bool:
+        """Whether the message of a number was copied, if there was one."""
+        return 0 < number <= self.lasts.get(partition_of(number), 0)
+
+    def encode(self) -> bytes:
+        """Return it as JSON."""
+        lasts = {str(partition): number for partition, number in sorted(self.lasts.items())}
+        return json.dumps({"path": self.path, "lasts": lasts}).encode()
+
+    @classmethod
+    def decode(cls, raw: bytes) -> LastCopied | None:
+        """Return what `encode` has written; `None`: it is something else."""
+        try:
+            found = json.loads(raw)
+            lasts = {int(partition): int(number) for partition, number in found["lasts"].items()}
+            return cls(path=str(found["path"]), lasts=lasts)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+
+def last_copied(copied: Iterable[tuple[str, Iterable[int]]]) -> list[LastCopied]:
+    """Return the last numbers of each entity.
+
+    Args:
+        copied: the path of an entity and numbers that were copied of it; a path may come again.
+    """
+    numbers: dict[str, dict[int, int]] = {}
+    for path, found in copied:
+        lasts = numbers.setdefault(path, {})
+        for partition, number in LastCopied.of(path, found).lasts.items():
+            lasts[partition] = max(lasts.get(partition, 0), number)
+    return [LastCopied(path=path, lasts=lasts) for path, lasts in numbers.items()]

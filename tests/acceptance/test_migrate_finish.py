@@ -1,0 +1,306 @@
+"""`busbridge migrate finish`: the source loses what a run has copied, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
+
+from bridge.cli.main import main
+from bridge.commands.migrate_run import run_name
+from bridge.commands.migration_emptying import SourceEmptying, SourceLook
+from bridge.commands.output import Progress
+from bridge.commands.target import target_named
+from bridge.model.entity import Queue
+from bridge.operations.migration.last_copied import LastCopied
+from bridge.remote.address import RemoteAddress
+from bridge.remote.credentials import credential_in
+from bridge.remote.namespace import RemoteNamespace
+from bridge.testing.process import Bridge
+from tests.acceptance.busbridge import Said
+from tests.acceptance.sdk import client_of, receive, send
+from tests.acceptance.test_migrate_plan import config
+from tests.acceptance.test_migrate_run import BEGIN, Snapshot, digests, fill_many, snapshot
+from tests.fixtures.bridge import bridge_of
+from tests.fixtures.broker import Broker
+from tests.fixtures.terminal import terminal
+from tests.fixtures.waiting import eventually
+
+QUEUES: dict[str, dict[str, Any]] = {
+    "orders": {},
+    "sessions": {"RequiresSession": True},
+    "many": {},
+    "apart": {},
+    "anew": {},
+    "late": {},
+}
+TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit"}, {"Name": "mail"}]}
+PLACES = (
+    "orders",
+    "orders/$DeadLetterQueue",
+    "sessions",
+    "events",
+    "events/Subscriptions/audit",
+    "events/Subscriptions/audit/$DeadLetterQueue",
+    "events/Subscriptions/mail",
+)
+MEANT = ("orders", "sessions", "events")
+DUE = datetime.now(UTC) + timedelta(days=1)
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def bridges(
+    broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Bridge, Bridge]]:
+    """The bridge with the messages, and an empty one."""
+    folder = tmp_path_factory.mktemp("migration")
+    with ExitStack() as ends:
+        vhosts = [ends.enter_context(broker.fresh_vhost()) for _ in range(2)]
+        both = (
+            bridge_of(broker, vhosts[0], config=config(folder, "source", QUEUES, TOPIC)),
+            bridge_of(broker, vhosts[1], config=config(folder, "target", {"other": {}})),
+        )
+        for each in both:
+            ends.callback(each.stop)
+            each.start()
+        fill(both[0])
+        yield both
+
+
+def fill(bridge: Bridge) -> None:
+    """Bring messages into all states."""
+    with client_of(bridge) as client:
+        send(client, "orders", *(ServiceBusMessage(f"order {n}") for n in range(1, 9)))
+        with client.get_queue_receiver("orders") as receiver:
+            one, two, three, four, *others = receive(receiver, 5)
+            receiver.complete_message(one)
+            receiver.defer_message(two)
+            receiver.dead_letter_message(three, reason="bad")
+            receiver.dead_letter_message(four, reason="worse")
+            for each in others:
+                receiver.abandon_message(each)
+        with client.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead:
+            first, *others = receive(dead, 2)
+            dead.defer_message(first)
+            for each in others:
+                dead.abandon_message(each)
+        with client.get_queue_sender("orders") as sender:
+            sender.schedule_messages([ServiceBusMessage("later"), ServiceBusMessage("then")], DUE)
+        with client.get_topic_sender("events") as sender:
+            sender.send_messages([ServiceBusMessage(f"event {n}") for n in range(3)])
+            sender.schedule_messages(ServiceBusMessage("event later"), DUE)
+        with client.get_subscription_receiver("events", "audit") as receiver:
+            first, *others = receive(receiver, 3)
+            receiver.dead_letter_message(first, reason="bad")
+            for each in others:
+                receiver.abandon_message(each)
+        for number in range(6):
+            send(client, "sessions", ServiceBusMessage(f"s {number}", session_id=f"s{number % 3}"))
+        with client.get_queue_receiver("sessions", session_id="s1") as receiver:
+            receiver.defer_message(receive(receiver, 1)[0])
+
+
+class Migrate:
+    """The command, with both bridges as profiles."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.namespace = target_named("here").address.namespace
+
+    def __call__(self, *words: str) -> Said:
+        """Run it."""
+        self._capsys.readouterr()
+        code = main(["migrate", words[0], "--from", "here", "--to", "there", *words[1:]])
+        out, err = self._capsys.readouterr()
+        return Said(code, out, err)
+
+    def run(self, *entities: str) -> None:
+        """Copy entities."""
+        said = self("run", "--still", "0.5", "--yes", *entities)
+        assert said.code == 0, said.err
+
+    def finish(self, *entities: str) -> Said:
+        """Empty the source."""
+        return self("finish", *entities, "--yes", self.namespace)
+
+
+@pytest.fixture
+def migrate(
+    bridges: tuple[Bridge, Bridge],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Migrate:
+    """The command; the profiles `here` and `there` are the two bridges."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
+    for name, each in zip(("here", "there"), bridges, strict=True):
+        monkeypatch.setenv(name.upper(), each.connection_string)
+        assert main(["profile", "add", name, "--variable", name.upper()]) == 0
+    return Migrate(capsys)
+
+
+def first(bridge: Bridge, queue: str) -> int:
+    """The lowest number that a peek shows, or a high one."""
+
+    async def peeked() -> int:
+        credential = credential_in(bridge.connection_string)
+        assert credential is not None
+        address = RemoteAddress.of(bridge.connection_string)
+        async with RemoteNamespace(address, credential) as namespace:
+            shown = await namespace.management_of(queue).peek(1, 1)
+            return int(shown[0].sequence_number or 0) if shown else 1_000_000
+
+    return asyncio.run(peeked())
+
+
+def empty(found: Snapshot) -> bool:
+    """Whether no message is shown."""
+    return not any(found.values())
+
+
+def test_the_source_is_emptied_of_what_was_copied_and_of_nothing_else(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """What has come since is named by its number, and nothing is removed then."""
+    source, target = bridges
+    eventually(lambda: len(snapshot(source, "sessions")["sessions"]) == 6, "all is there")
+    migrate.run(*MEANT)
+    copied, before = snapshot(target, *PLACES), snapshot(source, *PLACES)
+    with client_of(source) as client:
+        send(client, "orders", "behind the copy")
+        eventually(lambda: snapshot(source, "orders") != {"orders": before["orders"]}, "it came")
+        (new,) = snapshot(source, "orders")["orders"].keys() - before["orders"].keys()
+        said = migrate.finish(*MEANT)
+        assert said.code == 1
+        assert f"orders: message {new} (active)" in said.err
+        assert "1 messages have come to here since they were copied" in said.err
+        assert digests(snapshot(source, *PLACES)).items() >= digests({
+            path: each for path, each in before.items() if path != "orders"
+        }).items()  # fmt: skip
+        with client.get_queue_receiver("orders") as receiver:
+            for each in receive(receiver, 5):
+                if each.sequence_number == new:
+                    receiver.complete_message(each)
+                else:
+                    receiver.abandon_message(each)
+        with client.get_queue_receiver("sessions", session_id="s2") as receiver:
+            receiver.session.set_state(b"paid")
+    said = migrate.finish(*MEANT)
+    assert said.code == 0, said.err
+    rows = {row["entity"]: row for row in said.rows}
+    assert {name: rows["orders"][name] for name in STATES} == dict(
+        zip(STATES, (4, 0, 1, 1, 1), strict=True)
+    )
+    assert (rows["sessions"]["active"], rows["sessions"]["deferred"]) == (5, 1)
+    assert rows["sessions"]["session_states"] == 1
+    assert rows["events/Subscriptions/audit"]["dead_letter"] == 1
+    assert empty(snapshot(source, *PLACES))
+    assert digests(snapshot(target, *PLACES)) == digests(copied)
+    said = migrate.finish(*MEANT)
+    assert said.code == 1
+    assert "orders: no run that has come to its end has copied it" in said.err
+
+
+STATES = ("active", "scheduled", "deferred", "dead_letter", "deferred_dead_letter")
+
+
+def test_the_name_of_the_namespace_is_needed(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """By a script in an option; at a terminal it is typed."""
+    source, _ = bridges
+    with client_of(source) as client:
+        send(client, "apart", "one")
+    eventually(lambda: not empty(snapshot(source, "apart")), "it is there")
+    migrate.run("apart")
+    assert migrate("finish", "apart").code == 2
+    assert migrate("finish", "apart", "--yes", "another").code == 2
+    words = ["migrate", "finish", "--from", "here", "--to", "there", "apart"]
+    for typed, code in (("y", 2), (migrate.namespace, 0)):
+        assert not empty(snapshot(source, "apart"))
+        with terminal([sys.executable, "-c", BEGIN, *words]) as shown:
+            shown.awaits(f"Type {migrate.namespace} to go on:")
+            shown.type(f"{typed}\n")
+            assert (shown.code() == 0) == (code == 0)
+    assert empty(snapshot(source, "apart"))
+
+
+def test_an_entity_that_was_made_anew_at_the_target_is_none_that_was_copied(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """Nor is one whose run has not come to its end, or that it still holds."""
+    source, _ = bridges
+    with client_of(source) as client:
+        send(client, "anew", "one")
+    eventually(lambda: not empty(snapshot(source, "anew")), "it is there")
+    said = migrate.finish("anew")
+    assert (said.code, "anew: no run that has" in said.err) == (1, True)
+    migrate.run("anew")
+    assert main(["delete", "queue", "anew", "-n", "there", "--yes"]) == 0
+    said = migrate.finish("anew")
+    assert (said.code, "anew: it is not at the target" in said.err) == (1, True)
+    mark = f"busbridge-{run_name(target_named('here'))}-0"
+    assert main(["create", "queue", mark, "-n", "there"]) == 0
+    said = migrate.finish("anew")
+    assert (said.code, "has not come to its end" in said.err) == (1, True)
+    assert main(["delete", "queue", mark, "-n", "there", "--yes"]) == 0
+    assert not empty(snapshot(source, "anew"))
+
+
+def test_it_is_killed_and_goes_on_by_the_same_command(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """What the killed one had locked is left until the locks end, which is said."""
+    source, target = bridges
+    fill_many(source, "many", 1_000, 0)
+    migrate.run("many")
+    copied = digests(snapshot(target, "many"))
+    words = ["migrate", "finish", "--from", "here", "--to", "there", "many", "--yes"]
+    process = subprocess.Popen([sys.executable, "-c", BEGIN, *words, migrate.namespace])
+    eventually(lambda: process.poll() is not None or first(source, "many") > 1, "it removes")
+    process.kill()
+    process.wait()
+    codes: list[int] = []
+
+    def is_over() -> bool:
+        codes.append(migrate.finish("many").code)
+        return codes[-1] != 3
+
+    if process.returncode:
+        eventually(is_over, "all is removed")
+        assert codes[-1] == 0
+    assert empty(snapshot(source, "many"))
+    assert digests(snapshot(target, "many")) == copied
+
+
+def test_what_comes_while_it_removes_stays(bridges: tuple[Bridge, Bridge]) -> None:
+    """A message is removed by its number alone; others go back."""
+    source, _ = bridges
+    with client_of(source) as client:
+        send(client, "late", *(ServiceBusMessage(f"{n}") for n in range(1, 6)))
+    eventually(lambda: len(snapshot(source, "late")["late"]) == 5, "all is there")
+
+    async def emptied() -> SourceLook:
+        credential = credential_in(source.connection_string)
+        assert credential is not None
+        address = RemoteAddress.of(source.connection_string)
+        async with RemoteNamespace(address, credential) as namespace:
+            copied = LastCopied(path="late", lasts={0: 3})
+            emptying = SourceEmptying(namespace, Queue(name="late"), copied, Progress(None))
+            left = await emptying.empty(asyncio.Event())
+            assert emptying.removed == {"active": 3}
+            return left
+
+    assert asyncio.run(emptied()).new == [f"late: message {n} (active)" for n in (4, 5)]
+    assert list(snapshot(source, "late")["late"]) == [4, 5]

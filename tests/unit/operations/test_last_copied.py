@@ -1,0 +1,39 @@
+"""What a run has copied, by number: whatever comes to the source later is none of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.model.number import compose, partition_of
+from bridge.operations.migration.last_copied import LastCopied, last_copied
+
+numbers = st.builds(compose, st.integers(0, 3), st.integers(1, 50))
+
+
+@given(copied=st.sets(numbers), later=st.integers(0, 3), by=st.integers(1, 5))
+def test_what_was_copied_is_known_and_what_comes_later_is_not(
+    copied: set[int], later: int, by: int
+) -> None:
+    """In each partition numbers rise; a partition without a copy has none."""
+    found = LastCopied.of("q", copied)
+    assert all(map(found.has, copied))
+    last = max((each for each in copied if partition_of(each) == later), default=compose(later, 0))
+    assert not found.has(last + by)
+    assert LastCopied.decode(found.encode()) == found
+
+
+def test_a_queue_and_its_dead_letters_are_one() -> None:
+    """They share their numbers."""
+    assert last_copied([("q", [3, 9]), ("q", [12]), ("t", [])]) == [
+        LastCopied(path="q", lasts={0: 12}),
+        LastCopied(path="t", lasts={}),
+    ]
+    assert not LastCopied(path="t", lasts={}).has(1)
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"path": "q", "lasts": {"a": 1}}', b"\xff"])
+def test_what_is_no_record_says_nothing(raw: bytes) -> None:
+    """Somebody may have sent it there."""
+    assert LastCopied.decode(raw) is None
