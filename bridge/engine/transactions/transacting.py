@@ -21,6 +21,7 @@ from uuid import UUID
 
 from bridge.background.supervisor import Standing, Supervisor
 from bridge.background.tasks import Tasks
+from bridge.broker.errors import BrokerError
 from bridge.broker.failpoint import reach
 from bridge.engine import texts
 from bridge.engine.administration.directory import Directory
@@ -156,6 +157,11 @@ class Transacting:
         except ServiceBusError as error:
             self.release(pins)
             raise rolled_back(error) from error
+        except Exception as error:  # nothing is published yet, so nobody is in doubt
+            self.release(pins)
+            if not isinstance(error, BrokerError | OSError):
+                log.exception("commit.failed entity=%s", work.pinned.entity)
+            raise rolled_back(InternalError(str(error))) from error
         except BaseException:
             self.release(pins)
             raise
@@ -192,7 +198,7 @@ class Transacting:
             if names.front_path(path).lower() != entity.path.lower():
                 raise several_entities()
         for pin, disposition in work.settlements:
-            if isinstance(disposition, DeadLetter) and pin.path.sub_queue is SubQueue.DEAD_LETTER:
+            if isinstance(disposition, DeadLetter) and pin.path.sub_queue is not SubQueue.NONE:
                 raise NotAllowed(texts.DEAD_LETTER_AGAIN.format(entity=pin.path))
         if entity.held:
             self._sending.check_open(entity)

@@ -150,13 +150,16 @@ class Decided:
         return outcome.kind, outcome.details
 
     def close(self, messages: Iterable[LockedMessage]) -> None:
-        """Note whose outcomes are carried out."""
+        """Note whose outcomes are carried out.
+
+        A report of a lower generation is about an earlier outcome: the present one is still due.
+        """
         for message in messages:
             key = message[:2]
             outcome = self._open.get(key)
-            if outcome is not None and _is_copy(message, outcome.message):
+            if outcome is not None and message == outcome.message:
                 del self._open[key]
-                self._closed[key] = outcome.message
+                self._closed[key] = message
 
     def encode(self) -> bytes:
         """Return all of it as bytes; b"" for none."""

@@ -397,6 +397,18 @@ def test_a_message_that_was_put_back_with_changes_is_settled_by_a_later_commit()
     assert told_in(led.ask(1, a_message(generation=2))) == [None]
 
 
+def test_a_late_report_of_an_earlier_outcome_does_not_close_a_later_one() -> None:
+    """Else a message that is to be a dead letter would be dropped when it comes again."""
+    led = Led()
+    led.commit(1, outcomes=[LockOutcome(a_message(), NO_INQUIRY, OutcomeKind.ABANDON, b"x")])
+    later = a_message(generation=1)
+    led.commit(2, outcomes=[LockOutcome(later, NO_INQUIRY, OutcomeKind.DEAD_LETTER, b"why")])
+    led.report(a_message())
+    assert told_in(led.ask(1, later)) == [(OutcomeKind.DEAD_LETTER, b"why")]
+    led.report(later)
+    assert told_in(led.ask(2, later)) == [(OutcomeKind.DROP, b"")]
+
+
 def test_so_many_outcomes_are_kept_and_closed_ones_go_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

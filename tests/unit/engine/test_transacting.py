@@ -1,0 +1,82 @@
+"""Commits that end before their envelope is published."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from bridge.background.supervisor import Supervisor
+from bridge.broker.errors import ManagementRefused
+from bridge.engine.api import Complete, DeadLetter, Disposition
+from bridge.engine.transaction_verbs import TransactionWork
+from bridge.engine.transactions.pins import LockPin
+from bridge.engine.transactions.transacting import Transacting
+from bridge.model.entity import Queue, Tier
+from bridge.model.errors import TransactionRolledBack
+from bridge.model.name import EntityPath, SubQueue
+from bridge.wire.commits import NO_INQUIRY, LockedMessage
+
+QUEUE = Queue(name="orders", incarnation="orders")
+PATH = EntityPath("orders")
+
+
+class Locks:
+    """The locks of transactions.
+
+    Attributes:
+        released: those that were let go.
+    """
+
+    def __init__(self) -> None:
+        self.released: list[LockPin] = []
+
+    def release(self, pin: LockPin) -> None:
+        """Let a lock go."""
+        self.released.append(pin)
+
+
+def transacting(locks: Locks, error: Exception | None) -> Transacting:
+    """Return verbs that publish nothing: an entity's first transaction ends with an error."""
+
+    async def first_use(path: str) -> None:
+        assert error is not None, "the commit was to be refused before"
+        raise error
+
+    directory: Any = SimpleNamespace(send_entity=lambda path: QUEUE)
+    sending: Any = SimpleNamespace(tier=Tier.STANDARD, message_bytes_max=1 << 24)
+    pins: Any = locks
+    reports: Any = None
+    return Transacting(
+        directory, sending, pins, reports, Supervisor(), first_use, lambda feature: None
+    )
+
+
+def work(disposition: Disposition, path: EntityPath = PATH) -> TransactionWork:
+    """Return a transaction that settles a message."""
+    pin = LockPin(path, UUID(int=1), LockedMessage(b"source\x00", 1, 1), NO_INQUIRY)
+    return TransactionWork(identity=bytes(16), pinned=PATH, settlements=[(pin, disposition)])
+
+
+@pytest.mark.parametrize("error", [ManagementRefused(503, "no"), OSError("no"), ValueError("no")])
+async def test_whatever_fails_before_the_envelope_rolls_the_transaction_back(
+    error: Exception,
+) -> None:
+    """Nobody is in doubt: nothing was published, and the lock goes on."""
+    locks = Locks()
+    one = work(Complete())
+    with pytest.raises(TransactionRolledBack, match="no"):
+        await transacting(locks, error).commit(one)
+    assert locks.released == [pin for pin, _ in one.settlements]
+
+
+@pytest.mark.parametrize("sub_queue", [SubQueue.DEAD_LETTER, SubQueue.TRANSFER_DEAD_LETTER])
+async def test_no_dead_letter_is_dead_lettered_again_in_a_transaction(sub_queue: SubQueue) -> None:
+    """As without one."""
+    locks = Locks()
+    one = work(DeadLetter(reason="R"), EntityPath("orders", sub_queue))
+    with pytest.raises(TransactionRolledBack, match="cannot be dead-lettered again"):
+        await transacting(locks, None).commit(one)
+    assert locks.released == [pin for pin, _ in one.settlements]
