@@ -244,6 +244,33 @@ async def test_a_commit_settles_what_another_bridge_holds(
             await send_to_session(first, "a", "1", "2", "3")
 
 
+async def test_a_rollback_gives_a_message_to_the_next_receiver_of_its_session(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """The session was lost meanwhile: the earlier lock ends, whichever bridge has it."""
+    async with (
+        member(endpoint, broker.management_url, SESSIONS) as first,
+        member(endpoint, broker.management_url, with_sidecar=False) as second,
+    ):
+        await until(lambda: bool(second.namespace.directory.namespace.queues))
+        await SessionClient(first).accept("nobody's")
+        for door in (first, second):
+            await send_to_session(first, "a", "1")
+            session = await SessionClient(door).accept("a")
+            (received,) = await session.receive()
+            transaction = TransactionClient(door)
+            await transaction.settle(received, Complete())
+            await session.close()
+            later = await SessionClient(door).accept("a")
+            transaction.verbs.release([pin for pin, _ in transaction.settlements])
+            (again,) = await later.receive()
+            assert again.record.body == b"1"
+            with pytest.raises(MessageLockLost):
+                await session.settle(received, Complete())
+            await later.settle(again, Complete())
+            await later.close()
+
+
 async def test_a_bridge_asks_about_what_another_one_has_pinned_and_left(
     endpoint: Endpoint, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

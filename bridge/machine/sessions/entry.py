@@ -41,6 +41,7 @@ class SessionEntry(Generic[Message]):
         size_bytes: the message's size.
         state: `READY`, `COMING`, `OUT` or `LEAVING`.
         seconds: locations of second copies, which are removed with the message.
+        holder: who held the session at the last delivery; opaque.
         lock: the lock token of the last delivery; opaque.
         since: the count of `Ages` when the message came or was published again.
         refreshing: why RabbitMQ is to deliver the message again: `FETCHED` or `REFRESHED`, else 0.
@@ -50,6 +51,7 @@ class SessionEntry(Generic[Message]):
         "expires_ms",
         "folded",
         "generation",
+        "holder",
         "identity",
         "lock",
         "message",
@@ -85,6 +87,7 @@ class SessionEntry(Generic[Message]):
         self.size_bytes = size_bytes
         self.state = READY
         self.seconds: list[Any] | None = None
+        self.holder: Any = None
         self.lock: Any = None
         self.since = 0
         self.refreshing = 0

@@ -107,6 +107,7 @@ class Session(Generic[Message]):
     def delivered(self, place: SessionEntry[Message]) -> None:
         """Note that a message is with the receiver."""
         place.state = OUT
+        place.holder = self.holder
         self.out[id(place)] = place
 
     def take_out(self) -> list[SessionEntry[Message]]:

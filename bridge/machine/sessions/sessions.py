@@ -281,14 +281,16 @@ class Sessions(Generic[Message]):
         """Undo `leaving` or `returning`, which failed; `None`: the receiver has the message again.
 
         The lock is then the same. Otherwise the token is to end: the session was given up
-        meanwhile, or the message's new copy has come although nothing has confirmed that.
+        meanwhile, perhaps to another receiver, or the message's new copy has come although nothing
+        has confirmed that.
         """
         if place.where != where:
             return [Drop(where)]
         if place.state == COMING:
             place.generation -= 1
         session = self._index.sessions[place.folded]
-        if session.holder is not None and _is_locked(self._locks, session, now_ms):
+        is_held = session.holder is not None and session.holder is place.holder
+        if is_held and _is_locked(self._locks, session, now_ms):
             session.delivered(place)
             return None
         return [Unlock(place), *self.released(place, now_ms=now_ms)]

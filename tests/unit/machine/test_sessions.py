@@ -562,6 +562,30 @@ def test_a_lock_that_ends_counts_and_one_that_is_given_up_does_not() -> None:
     assert world.delivered == [(1, 1, 0), (1, 1, 0), (1, 1, 1)]
 
 
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_message_that_stays_is_not_that_of_the_next_receiver(is_closed: bool) -> None:
+    """Whose session was it when it was delivered has lost it: the next receiver is given it."""
+    world = World()
+    number = world.send("a")
+    world.bring_all()
+    world.accept(0, "a")
+    world.credit(0, 1)
+    place = world.take(0)
+    assert place is not None
+    world.machine.leaving(place)
+    if is_closed:
+        world.close(0)
+    else:
+        world.pass_time(DURATION_MS)
+    world.accept(1, "a")
+    world.credit(1, 1)
+    assert not world.out[1]
+    effects = world.machine.stayed(place, place.where, now_ms=world.now_ms)
+    assert effects is not None, "the earlier lock is not to go on"
+    world.do(effects)
+    assert [each.number for each in world.out[1]] == [number]
+
+
 def test_the_last_delivery_that_fails_ends_a_message() -> None:
     """It is not brought again."""
     world = World()
