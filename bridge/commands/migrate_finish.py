@@ -34,8 +34,8 @@ def register(verbs: Commands) -> None:
         verbs,
         "finish",
         "remove at the source, for good, the messages and session states that a run has copied; it "
-        "refuses, by number, when others have come since. Stopped, it is begun again by the same "
-        "command",
+        "refuses, by number, when others have come since. Never give it after `migrate back`. "
+        "Stopped, it is begun again by the same command",
         run=run,
         right="Manage on both namespaces",
         examples=(

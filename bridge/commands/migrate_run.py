@@ -50,7 +50,8 @@ def register(verbs: Commands) -> None:
         verbs,
         "run",
         "copy entities with all their messages into a bridge, under the numbers that they have; "
-        "stop all that sends and receives first. Killed, it is begun again by the same command",
+        "stop all that sends and receives first. At its end what is scheduled is cancelled at the "
+        "source, so it is no rehearsal. Killed, it is begun again by the same command",
         run=run,
         right="Manage on both namespaces",
         examples=(
