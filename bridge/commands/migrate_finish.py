@@ -147,7 +147,7 @@ class _Finish:
             source = SideReading(self._at_source, progress)
             here = (await source.side()).by_path()
             target = SideReading(self._at_target, progress)
-            await target.side()
+            there = (await target.side()).by_path()
         meant = chosen(source.kinds, patterns)
         if not meant:
             raise WrongInput(f"{self._source.name!r} has no such entity.")
@@ -163,6 +163,12 @@ class _Finish:
             raise CommandError(
                 "Nothing was removed: name the entities that `busbridge migrate run` has copied. "
                 "Others are emptied by `busbridge purge`."
+            )
+        if told := _come_back(meant, there):
+            output.say_some("has come back", told)
+            raise CommandError(
+                "Nothing was removed: what the source has now is in use there, and the target's "
+                "copies are not. If somebody else has disabled an entity at the target, enable it."
             )
         for path in sorted(meant):
             try:
@@ -256,6 +262,20 @@ def _not_copied(
         elif seen_ms is not None and seen_ms > written_ms + CLOCKS_MS:
             told.append(f"{path}: the target's was made behind its copy.")
     return told
+
+
+def _come_back(meant: set[str], there: Mapping[str, model.Entity]) -> list[str]:
+    """Return a sentence for each entity that is disabled at the target: so the way back leaves it.
+
+    Args:
+        meant: paths in lower case.
+        there: the target's entities, by the path in lower case.
+    """
+    return [
+        f"{path} is disabled at the target: `busbridge migrate back` ends so."
+        for path in sorted(meant)
+        if path in there and there[path].status.value == "Disabled"
+    ]
 
 
 def _some(texts: Sequence[str]) -> list[str]:

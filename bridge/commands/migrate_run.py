@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -150,7 +150,7 @@ class _Migration:
             if (still := await self._still(here, meant, asked)) is None:
                 return self._stopped()
             before = still
-            empty = await self._define(units, here, there, meant)
+            empty = await self._define(units, here, there, meant, created)
             due_after_ms = now_ms() + 1_000 * (made.time.least_s or 0) + RESERVE_MS
             total = made.time.messages * STEPS_PER_MESSAGE
         sides = CopySides(
@@ -287,10 +287,14 @@ class _Migration:
         here: MigrationSide,
         there: MigrationSide,
         meant: set[str],
+        created: Mapping[str, str],
     ) -> frozenset[str]:
         """Hold what the target has, then make and change its entities.
 
         Return the queues and topics that had no messages when they were held for the first time.
+
+        Args:
+            created: when each entity of the target was made, by the path in lower case.
 
         Raises:
             CommandError: one lives at the target, with messages of its own.
@@ -298,11 +302,20 @@ class _Migration:
         from bridge.commands.migration_copying import places_of
         from bridge.commands.migration_defining import DefinitionCopy
         from bridge.commands.migration_holding import TargetHolding
+        from bridge.commands.migration_record import CopyRecord
         from bridge.operations.migration.copy_effects import CopyStopped
+        from bridge.operations.migration.run_mark import CLOCKS_MS, made_ms
         from bridge.remote.errors import RemoteError
         from bridge.topology.definitions import entities
 
-        holding = TargetHolding(self._namespaces[1], self._run, there)
+        recorded = await CopyRecord(self._at_target, self._namespaces[1], self._run).read()
+
+        def was_copied(path: str) -> bool:
+            found = recorded.get(path.lower())
+            made = made_ms(created.get(path.lower())) or 0
+            return found is not None and made <= found[1] + CLOCKS_MS
+
+        holding = TargetHolding(self._namespaces[1], self._run, there, was_copied)
         part = [each for each in entities(here.namespace) if each.path.lower() in meant]
         try:
             for unit in units:

@@ -189,9 +189,8 @@ class SourceEmptying:
             self.stays.append(f"{path}: session {session_id!r}: {sentence_of(error)}")
             return
         try:
-            for (where, name), numbers in found.deferred.items():
-                if where == path and name == fold(session_id):
-                    await self._remove_deferred(path, numbers, session_id, asked)
+            if numbers := found.deferred.get((path, fold(session_id))):
+                await self._remove_deferred(path, numbers, session_id, asked)
             if path in found.received:
                 await self._receive(session, path, asked)
             if not asked.is_set() and await session.state() is not None:

@@ -92,13 +92,21 @@ class TargetHolding:
         target: the namespace.
         run: the name of the run.
         there: the target, as it was read.
+        was_copied: whether a run has come to its end with an entity, as the target has it now.
 
     Attributes:
         empty: the queues and topics that were not held before, and have no messages, in lower case.
     """
 
-    def __init__(self, target: RemoteNamespace, run: str, there: MigrationSide) -> None:
+    def __init__(
+        self,
+        target: RemoteNamespace,
+        run: str,
+        there: MigrationSide,
+        was_copied: Callable[[str], bool] = lambda path: False,
+    ) -> None:
         self._target = target
+        self._was_copied = was_copied
         self._run = run
         self._there = there
         self._known = there.by_path()
@@ -120,6 +128,13 @@ class TargetHolding:
         if await is_held():
             return
         there = [each for each in places if self._is_there(each)]
+        for place in there:
+            # A number that was used is refused; of a state nobody could tell that it is an old one.
+            if place.has_sessions and self._was_copied(place.path):
+                raise CopyStopped(
+                    f"{place.path}: an earlier run has ended there, and the target has had its "
+                    "states of sessions: leave it out. To copy it anew, delete it at the target."
+                )
         for path in held_paths(there):
             self._paths.append(path)
             await self._target.management_of(path).hold(self._run)

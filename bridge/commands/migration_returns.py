@@ -88,8 +88,18 @@ class EntityReturns:
             return await each.go(asked, is_agreed=is_agreed)
 
     async def release(self) -> None:
-        """End the holds: nothing was changed."""
-        for each in self._returns:
+        """End the holds: nothing was changed.
+
+        Raises:
+            RemoteError: that of the first entity whose hold does not end; others' end all the same.
+        """
+        ended = await asyncio.gather(*map(self._end, self._returns), return_exceptions=True)
+        for error in ended:
+            if isinstance(error, BaseException):
+                raise error
+
+    async def _end(self, each: RunningReturn) -> None:
+        async with self._gate:
             await each.release()
 
     async def close(self) -> None:

@@ -1,0 +1,167 @@
+"""The commands of a migration behind each other, as they are not meant: nothing is lost by that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+
+from bridge.cli.main import main
+from bridge.commands.migrate_back import back_name
+from bridge.commands.target import target_named
+from bridge.remote.address import RemoteAddress
+from bridge.remote.credentials import credential_in
+from bridge.remote.namespace import RemoteNamespace
+from bridge.testing.process import Bridge
+from tests.acceptance.busbridge import Said
+from tests.acceptance.sdk import client_of, send
+from tests.acceptance.test_migrate_plan import config
+from tests.acceptance.test_migrate_run import snapshot
+from tests.fixtures.bridge import bridge_of
+from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import eventually
+
+LOCK = {"LockDuration": "PT5S"}
+QUEUES: dict[str, dict[str, Any]] = {
+    "back": LOCK,
+    "again": {**LOCK, "RequiresSession": True},
+    "aside": LOCK,
+    "beside": LOCK,
+}
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def bridges(
+    broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Bridge, Bridge]]:
+    """The bridge with the queues, and an empty one."""
+    folder = tmp_path_factory.mktemp("again")
+    with ExitStack() as ends:
+        vhosts = [ends.enter_context(broker.fresh_vhost()) for _ in range(2)]
+        topic = {"Name": "events", "Subscriptions": [{"Name": "audit"}]}
+        both = (
+            bridge_of(broker, vhosts[0], config=config(folder, "source", QUEUES, topic)),
+            bridge_of(broker, vhosts[1], config=config(folder, "target", {"other": {}})),
+        )
+        for each in both:
+            ends.callback(each.stop)
+            each.start()
+        yield both
+
+
+class Migrate:
+    """The commands, with both bridges as profiles."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, verb: str, *words: str) -> Said:
+        """Run one that is to watch for a moment, and agrees to all."""
+        return self._said(verb, "--still", "0.5", "--yes", *words)
+
+    def finish(self, *words: str) -> Said:
+        """Empty the source."""
+        return self._said("finish", "--yes", target_named("here").address.namespace, *words)
+
+    def _said(self, verb: str, *words: str) -> Said:
+        self._capsys.readouterr()
+        code = main(["migrate", verb, "--from", "here", "--to", "there", *words])
+        out, err = self._capsys.readouterr()
+        return Said(code, out, err)
+
+
+@pytest.fixture
+def migrate(
+    bridges: tuple[Bridge, Bridge],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Migrate:
+    """The commands; the profiles `here` and `there` are the two bridges."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
+    for name, each in zip(("here", "there"), bridges, strict=True):
+        monkeypatch.setenv(name.upper(), each.connection_string)
+        assert main(["profile", "add", name, "--variable", name.upper()]) == 0
+    return Migrate(capsys)
+
+
+def test_an_entity_that_has_come_back_is_not_emptied(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """The source is in use again: what it has is nowhere else in use."""
+    source, _ = bridges
+    with client_of(source) as client:
+        send(client, "back", "one")
+    eventually(lambda: len(snapshot(source, "back")["back"]) == 1, "it is there")
+    assert migrate("run", "back").code == 0
+    assert migrate("back", "back").code == 0
+    said = migrate.finish("back")
+    assert (said.code, "back is disabled at the target" in said.err) == (1, True)
+    assert "Nothing was removed" in said.err
+    assert len(snapshot(source, "back")["back"]) == 1
+
+
+def test_a_run_that_is_given_again_brings_no_old_states(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """The target is in use, with nothing in it by now: it is not held for ever, either."""
+    source, target = bridges
+    with client_of(source) as client:
+        send(client, "again", ServiceBusMessage("x", session_id="s0"))
+        with client.get_queue_receiver("again", session_id="s0", max_wait_time=30) as receiver:
+            receiver.session.set_state(b"old")
+    assert migrate("run", "again").code == 0
+    with (
+        client_of(target) as client,
+        client.get_queue_receiver("again", session_id="s0", max_wait_time=30) as receiver,
+    ):
+        (found,) = receiver.receive_messages(max_wait_time=30)
+        receiver.complete_message(found)
+        receiver.session.set_state(None)
+
+    said = migrate("run", "again")
+    assert said.code == 1
+    assert "again: an earlier run has ended there" in said.err
+    with client_of(target) as client:
+        send(client, "again", ServiceBusMessage("y", session_id="s0"))
+        with client.get_queue_receiver("again", session_id="s0", max_wait_time=30) as receiver:
+            assert receiver.session.get_state() is None
+            assert [str(each) for each in receiver.receive_messages(max_wait_time=30)] == ["y"]
+
+
+def hold(bridge: Bridge, path: str, run: str, *, is_begun: bool = True) -> None:
+    """Begin or end the hold of an entity."""
+
+    async def done() -> None:
+        credential = credential_in(bridge.connection_string)
+        assert credential is not None
+        address = RemoteAddress.of(bridge.connection_string)
+        async with RemoteNamespace(address, credential) as namespace:
+            management = namespace.management_of(path)
+            await (management.hold(run) if is_begun else management.release(run))
+
+    asyncio.run(done())
+
+
+def test_a_hold_that_cannot_be_ended_keeps_no_other(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """One entity is held by another run; the other one takes messages behind the command."""
+    _, target = bridges
+    assert migrate("run", "aside", "beside").code == 0
+    hold(target, "aside", "another")
+    hold(target, "beside", back_name(target_named("here")))  # as a killed command leaves it
+    try:
+        said = migrate("back", "aside", "beside")
+        assert (said.code, "aside" in said.err) == (1, True)
+        with client_of(target) as client:
+            send(client, "beside", "x")
+    finally:
+        hold(target, "aside", "another", is_begun=False)
