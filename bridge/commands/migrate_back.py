@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from bridge.commands.target import NamespaceLogin
 if TYPE_CHECKING:
     from bridge.commands.migration_returns import EntityReturns
     from bridge.model import entity as model
+    from bridge.operations.migration.last_copied import LastCopied
     from bridge.operations.migration.plan import MigrationSide
     from bridge.remote.administration import RemoteAdministration
     from bridge.remote.namespace import RemoteNamespace
@@ -52,11 +53,6 @@ def register(verbs: Commands) -> None:
         "is changed",
     )  # fmt: skip
     parser.add_argument(
-        "--copied-before", metavar="TIME",
-        help="what was enqueued at the source before was copied by the run; what came later, and "
-        "is not at the target, stays (default: when the target's entity was made)",
-    )  # fmt: skip
-    parser.add_argument(
         "--still", type=float, default=STILL_S, metavar="SECONDS",
         help=f"for how long nothing may change on both sides before it begins ({STILL_S:.0f})",
     )  # fmt: skip
@@ -65,7 +61,6 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Hold the target, settle at the source, bring what it lacks, disable the target."""
-    from bridge.commands.selection_options import time_in
     from bridge.remote.administration import RemoteAdministration
     from bridge.remote.namespace import RemoteNamespace
     from bridge.remote.patience import Patience
@@ -77,7 +72,6 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             "Name the entities that a run has moved, as 'orders*', or '*': what another one lacks "
             "at the target would count as settled there."
         )
-    copied_before_ms = time_in("--copied-before", arguments.copied_before)
     source, target = sides_of(arguments)
     patience = Patience(total_s=PATIENCE_S)
     async with AsyncExitStack() as stack:
@@ -94,7 +88,6 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 await enter(RemoteNamespace(each.address, each.credential, patience=patience))
                 for each in (source, target)
             ],
-            copied_before_ms,
         )
         with output.interruption.deferred() as asked:
             return await back.run(asked)
@@ -116,24 +109,23 @@ class _WayBack:
         sides: tuple[NamespaceLogin, NamespaceLogin],
         administrations: Sequence[RemoteAdministration],
         namespaces: Sequence[RemoteNamespace],
-        copied_before_ms: int | None,
     ) -> None:
         self._arguments = arguments
         self._output = output
         self._source, self._target = sides
         self._at_source, self._at_target = administrations
         self._namespaces = namespaces
-        self._copied_before_ms = copied_before_ms
 
     async def run(self, asked: asyncio.Event) -> int:
         """Return the exit code."""
         if unfit := unfit_as_target(self._target.name, await self._namespaces[1].server_id()):
             raise WrongInput(unfit)
         await self._check_ended()
-        here, meant = await self._read(self._at_source, None)
-        there, _ = await self._read(self._at_target, names_at_target(here, meant))
+        here, meant = await self._read_source()
+        there, created = await self._read_target(here, meant)
         units = self._units(here, there, meant)
-        returns = await self._returns(units, meant)
+        copied = await self._copied(units, meant, created)
+        returns = await self._returns(units, meant, copied)
         try:
             await returns.close_returned()
             if not returns.count:
@@ -188,20 +180,12 @@ class _WayBack:
                     f"A run has not ended: give `busbridge migrate run` again first ({each.name})."
                 )
 
-    async def _read(
-        self, administration: RemoteAdministration, names: set[str] | None
-    ) -> tuple[MigrationSide, set[str]]:
-        """Return a side, and the paths that are meant there, in lower case.
-
-        Args:
-            names: the queues and topics that matter; `None`: those that the arguments name.
-        """
+    async def _read_source(self) -> tuple[MigrationSide, set[str]]:
+        """Return the source, and the paths that are meant, in lower case."""
         from bridge.commands.migration_sides import SideReading, chosen
 
         with self._output.progress(None, "reading definitions") as progress:
-            reading = SideReading(administration, progress)
-            if names is not None:
-                return await reading.side(lambda name: name.lower() in names), set()
+            reading = SideReading(self._at_source, progress)
             side = await reading.side()
         meant = chosen(reading.kinds, self._arguments.entity)
         if not meant:
@@ -211,6 +195,51 @@ class _WayBack:
             if name and topic not in meant:
                 raise WrongInput(f"{path} comes back with its topic alone: name {topic!r}.")
         return side, meant
+
+    async def _read_target(
+        self, here: MigrationSide, meant: set[str]
+    ) -> tuple[MigrationSide, Mapping[str, str]]:
+        """Return the target, and when each of its entities was made."""
+        from bridge.commands.migration_sides import SideReading
+
+        names = names_at_target(here, meant)
+        with self._output.progress(None, "reading definitions") as progress:
+            reading = SideReading(self._at_target, progress)
+            return await reading.side(lambda name: name.lower() in names), reading.created
+
+    async def _copied(
+        self,
+        units: Sequence[model.Queue | model.Topic],
+        meant: set[str],
+        created: Mapping[str, str],
+    ) -> Mapping[str, LastCopied]:
+        """Return what a run has copied, by the path in lower case.
+
+        What has come back before, and is disabled at the target, needs none.
+
+        Raises:
+            CommandError: an entity of the target is not the one that a run has copied.
+        """
+        from bridge.commands.migration_record import CopyRecord
+        from bridge.operations.migration.last_copied import not_copied
+
+        record = CopyRecord(self._at_target, self._namespaces[1], run_name(self._source))
+        recorded = await record.read()
+        paths = {
+            path
+            for unit in units
+            if unit.status.value != "Disabled"
+            for path in _paths(unit)
+            if path in meant
+        }
+        if told := not_copied(paths, recorded, created):
+            self._output.say_some("not copied", told)
+            raise CommandError(
+                "Nothing was changed: name the entities that `busbridge migrate run` has copied, "
+                f"and that {self._target.name} still has. What another one lacks there was not "
+                "settled there."
+            )
+        return {path: copied for path, (copied, _) in recorded.items()}
 
     def _units(
         self, here: MigrationSide, there: MigrationSide, meant: set[str]
@@ -236,8 +265,8 @@ class _WayBack:
             await asyncio.wait_for(asked.wait(), self._arguments.still)
         if asked.is_set():
             return False
-        after, _ = await self._read(self._at_source, None)
-        after_there, _ = await self._read(self._at_target, names_at_target(here, meant))
+        after, _ = await self._read_source()
+        after_there, _ = await self._read_target(here, meant)
         changed = False
         for what, before, now in (("source", here, after), ("target", there, after_there)):
             found = source_watch.changes(before, now, meant)
@@ -248,11 +277,13 @@ class _WayBack:
         return True
 
     async def _returns(
-        self, units: Sequence[model.Queue | model.Topic], meant: set[str]
+        self,
+        units: Sequence[model.Queue | model.Topic],
+        meant: set[str],
+        copied: Mapping[str, LastCopied],
     ) -> EntityReturns:
         from bridge.commands.migration_returning import ReturnSides, RunningReturn, places_at
         from bridge.commands.migration_returns import EntityReturns
-        from bridge.operations.lines.scalar_values import time_ms_of
         from bridge.operations.migration.entity_return import EntityReturn, ReturnRules
 
         sides = ReturnSides(
@@ -266,15 +297,19 @@ class _WayBack:
         returns = EntityReturns(self._output)
         for unit in units:
             made = (await self._at_target.find(unit.path)).time("CreatedAt") or ""
-            late_from_ms = self._copied_before_ms
-            if late_from_ms is None:
-                late_from_ms = time_ms_of(made) if made else 0
             rules = ReturnRules(
                 target=f"{self._target.address.namespace.lower()}/{made}",
                 returns=self._arguments.returns,
-                late_from_ms=late_from_ms,
+                copied=copied,
             )
             places = places_at(unit, meant)
             back = EntityReturn(places, rules)
             returns.add(RunningReturn(sides, unit, back, places, returns.progress))
         return returns
+
+
+def _paths(unit: model.Queue | model.Topic) -> Iterator[str]:
+    """Yield the path of a queue, or of a topic and its subscriptions, in lower case."""
+    yield unit.path.lower()
+    for each in getattr(unit, "subscriptions", ()):
+        yield each.path.lower()

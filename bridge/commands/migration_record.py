@@ -1,4 +1,4 @@
-"""What a migration's run leaves at the target: a queue that says what was copied, for `finish`."""
+"""What a migration's run leaves at the target: a queue that says what was copied."""
 
 from __future__ import annotations
 

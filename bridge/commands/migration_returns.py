@@ -18,7 +18,7 @@ from bridge.operations.migration.return_effects import SettledAs
 
 _LEFT: Final = (
     ("new", "new at the target, and stay there"),
-    ("late", "at the source alone, enqueued behind the copy: they stay (--copied-before)"),
+    ("late", "at the source alone, come behind the copy: they stay"),
     ("scheduled", "scheduled at the source alone: they stay"),
     ("unreachable", "in another state at the target, which they cannot get at the source"),
 )

@@ -6,7 +6,7 @@ again, until nothing is lacking. So it may be killed at any instant, and begun a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
@@ -26,6 +26,7 @@ from bridge.operations.migration.copy_effects import (
     PeekedMessage,
 )
 from bridge.operations.migration.entity_reading import PAGE_BYTES, EntityReading
+from bridge.operations.migration.last_copied import LastCopied
 from bridge.operations.migration.return_difference import (
     SeriesDifference,
     SeriesLook,
@@ -95,12 +96,12 @@ class ReturnRules:
         target: names the namespace of the target, and when the entity was made there: made anew it
             is another one.
         returns: what the target has taken as new is brought to the source.
-        late_from_ms: what was enqueued at the source then or later (UTC ms) was not copied.
+        copied: what a run has copied, by the path in lower case: other messages of the source stay.
     """
 
     target: str
     returns: bool
-    late_from_ms: int
+    copied: Mapping[str, LastCopied]
 
 
 @dataclass(slots=True)
@@ -225,7 +226,8 @@ class EntityReturn:
         The target first: what is settled there afterwards is found by the next look.
         """
         for each in self._series:
-            target, source = self._ledger(each), self._ledger(each, self._rules.late_from_ms)
+            copied = self._rules.copied[each.path.lower()]
+            target, source = self._ledger(each), self._ledger(each, copied)
             for place, is_dead in each.places:
                 yield from self._reading.look("target", place, self._noting(target, is_dead))
             for place, is_dead in each.places:
@@ -264,9 +266,9 @@ class EntityReturn:
     def _name(self, series: _Series) -> str:
         return f"{self._rules.target}/{series.path.lower()}"
 
-    def _ledger(self, series: _Series, late_from_ms: int | None = None) -> SideLedger:
+    def _ledger(self, series: _Series, copied: LastCopied | None = None) -> SideLedger:
         has_sessions = self._places[series.alive].has_sessions
-        return SideLedger(series.path, late_from_ms, has_sessions=has_sessions)
+        return SideLedger(series.path, copied, has_sessions=has_sessions)
 
     def _noting(self, ledger: SideLedger, is_dead: bool) -> Callable[[PeekedMessage], None]:
         def note(message: PeekedMessage) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bridge.model.number import partition_of
+from bridge.operations.migration.run_mark import CLOCKS_MS, made_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,3 +63,27 @@ def last_copied(copied: Iterable[tuple[str, Iterable[int]]]) -> list[LastCopied]
         for partition, number in LastCopied.of(path, found).lasts.items():
             lasts[partition] = max(lasts.get(partition, 0), number)
     return [LastCopied(path=path, lasts=lasts) for path, lasts in numbers.items()]
+
+
+def not_copied(
+    meant: Iterable[str],
+    recorded: Mapping[str, tuple[LastCopied, int]],
+    created: Mapping[str, str],
+) -> list[str]:
+    """Return a sentence for each entity that no run has copied to the target as it is now.
+
+    Args:
+        meant: paths in lower case.
+        recorded: what was copied, each with when that was said (UTC ms), by the path.
+        created: when each entity of the target was made, by the path.
+    """
+    told = []
+    for path in sorted(meant):
+        seen_ms = made_ms(created.get(path))
+        if path not in recorded:
+            told.append(f"{path}: no run that has come to its end has copied it.")
+        elif path not in created:
+            told.append(f"{path}: it is not at the target.")
+        elif seen_ms is not None and seen_ms > recorded[path][1] + CLOCKS_MS:
+            told.append(f"{path}: the target's was made behind its copy.")
+    return told

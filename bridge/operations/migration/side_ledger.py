@@ -8,6 +8,7 @@ from typing import Final
 
 from bridge.model.session_id import FoldedId, fold
 from bridge.operations.migration.copy_effects import CopyStopped
+from bridge.operations.migration.last_copied import LastCopied
 from bridge.operations.migration.return_effects import ReturnMessage
 from bridge.remote.message import State
 
@@ -23,7 +24,7 @@ class SideLedger:
 
     Args:
         path: of the queue, for errors.
-        late_from_ms: what was enqueued then or later is late; `None`: nothing is.
+        copied: what a run has copied; what is above is late; `None`: nothing is.
         has_sessions: the queue is received by session; its dead-letter queue never is.
 
     Attributes:
@@ -32,11 +33,11 @@ class SideLedger:
     """
 
     def __init__(
-        self, path: str, late_from_ms: int | None = None, *, has_sessions: bool = False
+        self, path: str, copied: LastCopied | None = None, *, has_sessions: bool = False
     ) -> None:
         self.path = path
         self._has_sessions = has_sessions
-        self._late_from_ms = late_from_ms
+        self._copied = copied
         self._numbers = array("q")
         self._values = array("Q")
         self._sessions = array("l")
@@ -56,8 +57,7 @@ class SideLedger:
         if message.number <= 0:
             raise CopyStopped(f"{self.path}: a message cannot be read: receive it first.")
         self._numbers.append(message.number)
-        late_ms = self._late_from_ms
-        is_late = late_ms is not None and message.enqueued_ms >= late_ms
+        is_late = self._copied is not None and not self._copied.has(message.number)
         flags = _STATES.index(message.state) | _DEAD * is_dead | _LATE * is_late
         self._values.append(int.from_bytes(message.digest) << 8 | flags)
         if self._has_sessions:
@@ -104,7 +104,7 @@ class SideLedger:
         return bool(self._values[at] & _DEAD)
 
     def is_late(self, at: int) -> bool:
-        """Whether it was enqueued late."""
+        """Whether it came behind the copy."""
         return bool(self._values[at] & _LATE)
 
     def session(self, at: int) -> str | None:

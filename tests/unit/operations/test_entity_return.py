@@ -17,6 +17,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from bridge.model.number import COUNTER_MAX
 from bridge.operations.migration.copy_effects import (
     CancelAtSource,
     CopyAnswer,
@@ -31,6 +32,7 @@ from bridge.operations.migration.copy_effects import (
     PeekPage,
 )
 from bridge.operations.migration.entity_return import EntityReturn, ReturnPhase, ReturnRules
+from bridge.operations.migration.last_copied import LastCopied
 from bridge.operations.migration.return_effects import (
     AgreeToReturn,
     AwaitLocks,
@@ -84,6 +86,7 @@ class World:
         doubts: what becomes of the next batches: taken, "stored" or "lost" without an answer, or
             taken "late"; the last one first.
         coming: what the source takes long after its sender has given up.
+        last: the last number that was copied.
     """
 
     places: Sequence[CopyPlace]
@@ -101,6 +104,7 @@ class World:
     doubts: list[str] = field(default_factory=list)
     was_hidden: set[tuple[str, int, int]] = field(default_factory=set)
     coming: list[list[BringToSource]] = field(default_factory=lambda: [[], []])
+    last: int = COUNTER_MAX
 
     def __post_init__(self) -> None:
         every = [number for side in (self.source, self.target) for each in side for number in each]
@@ -109,7 +113,12 @@ class World:
 
     def begin(self) -> None:
         """Begin the run, or begin it again."""
-        rules = ReturnRules(target=TARGET, returns=self.returns, late_from_ms=COPIED_MS)
+        copied = {
+            each.path.lower(): LastCopied(path=each.path, lasts={0: self.last})
+            for each in self.places
+            if not each.is_dead
+        }
+        rules = ReturnRules(target=TARGET, returns=self.returns, copied=copied)
         self.machine = EntityReturn(self.places, rules)
         self._steps = self.machine.steps()
         self.effect: ReturnEffect | None = next(self._steps)
@@ -369,6 +378,7 @@ def worlds(draw: st.DrawFn) -> World:
         draw(st.booleans()),
         draw(st.integers(1, 5)),
         late=late,
+        last=highest,
     )
 
 
@@ -438,7 +448,7 @@ def test_what_came_to_the_source_behind_the_copy_stays_and_is_counted() -> None:
     """Nothing is known of it at the target, and its number may be another message's there."""
     late = active(2, "straggler", enqueued_ms=COPIED_MS)
     new = active(2, "new", enqueued_ms=COPIED_MS)
-    world = run(World(QUEUE, queue_of(active(1), late), queue_of(new), late=[late.digest]))
+    world = run(World(QUEUE, queue_of(active(1), late), queue_of(new), late=[late.digest], last=1))
     assert world.is_closed
     assert sorted(each.digest for each in world.source[0].values() if not each.brought) == [
         late.digest

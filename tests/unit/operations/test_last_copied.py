@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.number import compose, partition_of
-from bridge.operations.migration.last_copied import LastCopied, last_copied
+from bridge.operations.migration.last_copied import LastCopied, last_copied, not_copied
 
 numbers = st.builds(compose, st.integers(0, 3), st.integers(1, 50))
 
@@ -37,3 +37,14 @@ def test_a_queue_and_its_dead_letters_are_one() -> None:
 def test_what_is_no_record_says_nothing(raw: bytes) -> None:
     """Somebody may have sent it there."""
     assert LastCopied.decode(raw) is None
+
+
+def test_what_no_run_has_copied_to_the_target_as_it_is_now_is_named() -> None:
+    """One without a record, one that is gone, and one that was made anew behind its copy."""
+    recorded = {each: (LastCopied(path=each, lasts={}), 60_000) for each in ("a", "b", "c")}
+    created = {"a": "1970-01-01T00:01:00Z", "b": "1970-01-01T00:01:10Z", "d": ""}
+    assert not_copied("abcd", recorded, created) == [
+        "b: the target's was made behind its copy.",
+        "c: it is not at the target.",
+        "d: no run that has come to its end has copied it.",
+    ]
