@@ -276,12 +276,14 @@ class Upkeep:
     async def _lacking(self) -> list[Lack]:
         own = tuple(self._own.bindings)
         wanted, version = self._wanted, self._version
-        changes = [
-            *await self._exchanges.look(wanted.exchanges, version),
-            *await self._queues.look(wanted.queues, version),
-            *await self._bindings.look(chain(wanted.bindings, own), (version, *map(key_of, own))),
-        ]
-        return lacking(wanted.bases, changes)
+        # Bindings first: they go with their queue or exchange, which is made again with them, so
+        # one that went between the looks would never be named.
+        bindings = await self._bindings.look(
+            chain(wanted.bindings, own), (version, *map(key_of, own))
+        )
+        exchanges = await self._exchanges.look(wanted.exchanges, version)
+        queues = await self._queues.look(wanted.queues, version)
+        return lacking(wanted.bases, [*exchanges, *queues, *bindings])
 
     async def still_lacking(self, fronts: Collection[str]) -> list[str]:
         """Look again at entities that were just made again; return the paths that lack a resource.
