@@ -30,7 +30,7 @@ QUEUES: dict[str, dict[str, Any]] = {
     "sessions": {**LOCK, "RequiresSession": True},
     "many": LOCK,
     "away": LOCK,
-    "held": {**LOCK, "RequiresSession": True},
+    "held": {"LockDuration": "PT2M", "RequiresSession": True},
 }
 TOPIC = {
     "Name": "events",
