@@ -141,6 +141,7 @@ class _Finish:
         from bridge.commands.migration_holding import holds
         from bridge.commands.migration_sides import SideReading, chosen
         from bridge.operations.migration.copy_effects import CopyStopped
+        from bridge.operations.migration.last_copied import not_copied
 
         output = self._output
         with output.progress(None, "reading definitions") as progress:
@@ -158,11 +159,12 @@ class _Finish:
                 "give the command of that run again. Nothing was removed."
             )
         recorded = await self._record.read()
-        if told := _not_copied(meant, recorded, target.created, here):
+        of_source = {path: each for path, each in recorded.items() if path in here}
+        if told := not_copied(meant, of_source, target.created):
             output.say_some("not copied", told)
             raise CommandError(
-                "Nothing was removed: name the entities that `busbridge migrate run` has copied. "
-                "Others are emptied by `busbridge purge`."
+                "Nothing was removed: name the entities that `busbridge migrate run` has copied, "
+                "and that the target has as they were then."
             )
         if told := _come_back(meant, there):
             output.say_some("has come back", told)
@@ -240,28 +242,6 @@ class _Finish:
         if {each.entity.path.lower() for each in work} >= copied.keys():
             await self._record.remove()
         return ExitCode.DONE
-
-
-def _not_copied(
-    meant: set[str],
-    recorded: Mapping[str, tuple[LastCopied, int]],
-    created: Mapping[str, str],
-    here: Mapping[str, model.Entity],
-) -> list[str]:
-    """Return a sentence for each entity that no run has copied to the target as it is now."""
-    from bridge.operations.migration.run_mark import CLOCKS_MS, made_ms
-
-    told = []
-    for path in sorted(meant):
-        written_ms = recorded[path][1] if path in recorded else 0
-        seen_ms = made_ms(created.get(path))
-        if path not in recorded or path not in here:
-            told.append(f"{path}: no run that has come to its end has copied it.")
-        elif path not in created:
-            told.append(f"{path}: it is not at the target.")
-        elif seen_ms is not None and seen_ms > written_ms + CLOCKS_MS:
-            told.append(f"{path}: the target's was made behind its copy.")
-    return told
 
 
 def _come_back(meant: set[str], there: Mapping[str, model.Entity]) -> list[str]:

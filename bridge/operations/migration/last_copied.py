@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bridge.model.number import partition_of
-from bridge.operations.migration.run_mark import CLOCKS_MS, made_ms
+from bridge.operations.migration.run_mark import made_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,9 @@ def not_copied(
 ) -> list[str]:
     """Return a sentence for each entity that no run has copied to the target as it is now.
 
+    Clocks that differ get no grace: a run ends seconds behind the making of its entities, and one
+    that was made anew in that time would have nothing of what is removed at the source.
+
     Args:
         meant: paths in lower case.
         recorded: what was copied, each with when that was said (UTC ms), by the path.
@@ -84,6 +87,6 @@ def not_copied(
             told.append(f"{path}: no run that has come to its end has copied it.")
         elif path not in created:
             told.append(f"{path}: it is not at the target.")
-        elif seen_ms is not None and seen_ms > recorded[path][1] + CLOCKS_MS:
+        elif seen_ms is not None and seen_ms > recorded[path][1]:
             told.append(f"{path}: the target's was made behind its copy.")
     return told

@@ -42,7 +42,7 @@ def test_what_is_no_record_says_nothing(raw: bytes) -> None:
 def test_what_no_run_has_copied_to_the_target_as_it_is_now_is_named() -> None:
     """One without a record, one that is gone, and one that was made anew behind its copy."""
     recorded = {each: (LastCopied(path=each, lasts={}), 60_000) for each in ("a", "b", "c")}
-    created = {"a": "1970-01-01T00:01:00Z", "b": "1970-01-01T00:01:10Z", "d": ""}
+    created = {"a": "1970-01-01T00:01:00Z", "b": "1970-01-01T00:01:01Z", "d": ""}
     assert not_copied("abcd", recorded, created) == [
         "b: the target's was made behind its copy.",
         "c: it is not at the target.",
