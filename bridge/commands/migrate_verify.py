@@ -88,10 +88,19 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _meant(kinds: Sequence[dict[str, str]], patterns: Sequence[str]) -> dict[str, bool]:
-    """Return the paths that are meant, of both sides, each with whether it is a topic at one."""
-    from bridge.commands.migration_sides import chosen
+    """Return the paths that are meant, of both sides, each with whether it is a topic at one.
 
-    spelled = {path.lower(): path for each in reversed(kinds) for path in each}
+    What a run leaves at its target to say what it has copied is none of them.
+    """
+    from bridge.commands.migration_sides import chosen
+    from bridge.operations.migration.run_mark import RECORD_PREFIX
+
+    spelled = {
+        path.lower(): path
+        for each in reversed(kinds)
+        for path in each
+        if not path.lower().startswith(RECORD_PREFIX)
+    }
     topics = {path.lower() for each in kinds for path, kind in each.items() if kind == "Topic"}
     return {
         spelled[path]: path in topics for path in sorted(chosen(list(spelled.values()), patterns))

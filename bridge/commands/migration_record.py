@@ -8,6 +8,7 @@ from typing import Final
 
 from bridge.model.properties import EntityKind
 from bridge.operations.migration.last_copied import LastCopied
+from bridge.operations.migration.run_mark import RECORD_PREFIX
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.entity import entity_node
 from bridge.remote.errors import RemoteError, RemoteNotFound
@@ -36,7 +37,7 @@ class CopyRecord:
     ) -> None:
         self._administration = administration
         self._namespace = namespace
-        self.name = f"busbridge-migrated-{run.partition('-')[2]}"
+        self.name = f"{RECORD_PREFIX}{run.partition('-')[2]}"
 
     async def write(self, copied: Sequence[LastCopied]) -> None:
         """Say what was copied; said twice it is the same. Raises RemoteError."""

@@ -11,6 +11,9 @@ from typing import Final
 CLOCKS_MS: Final = 5_000
 """How much later than the mark an entity may seem to be made: bridges have clocks of their own."""
 
+RECORD_PREFIX: Final = "busbridge-migrated-"
+"""How the name begins of the target's queue that says what was copied."""
+
 
 @dataclass(frozen=True, slots=True)
 class FoundMark:
