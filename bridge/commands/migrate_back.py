@@ -121,10 +121,10 @@ class _WayBack:
         if unfit := unfit_as_target(self._target.name, await self._namespaces[1].server_id()):
             raise WrongInput(unfit)
         await self._check_ended()
-        here, meant = await self._read_source()
+        here, meant, made = await self._read_source()
         there, created = await self._read_target(here, meant)
         units = self._units(here, there, meant)
-        copied = await self._copied(units, meant, created)
+        copied = await self._copied(units, meant, created, made)
         returns = await self._returns(units, meant, copied)
         try:
             await returns.close_returned()
@@ -180,8 +180,8 @@ class _WayBack:
                     f"A run has not ended: give `busbridge migrate run` again first ({each.name})."
                 )
 
-    async def _read_source(self) -> tuple[MigrationSide, set[str]]:
-        """Return the source, and the paths that are meant, in lower case."""
+    async def _read_source(self) -> tuple[MigrationSide, set[str], Mapping[str, str]]:
+        """Return the source, the paths that are meant, in lower case, and when each was made."""
         from bridge.commands.migration_sides import SideReading, chosen
 
         with self._output.progress(None, "reading definitions") as progress:
@@ -194,7 +194,7 @@ class _WayBack:
             topic, _, name = path.partition("/subscriptions/")
             if name and topic not in meant:
                 raise WrongInput(f"{path} comes back with its topic alone: name {topic!r}.")
-        return side, meant
+        return side, meant, reading.created
 
     async def _read_target(
         self, here: MigrationSide, meant: set[str]
@@ -212,13 +212,14 @@ class _WayBack:
         units: Sequence[model.Queue | model.Topic],
         meant: set[str],
         created: Mapping[str, str],
+        made_at_source: Mapping[str, str],
     ) -> Mapping[str, LastCopied]:
         """Return what a run has copied, by the path in lower case.
 
         What has come back before, and is disabled at the target, needs none.
 
         Raises:
-            CommandError: an entity of the target is not the one that a run has copied.
+            CommandError: an entity of a side is not the one that a run has copied.
         """
         from bridge.commands.migration_record import CopyRecord
         from bridge.operations.migration.last_copied import not_copied
@@ -232,7 +233,7 @@ class _WayBack:
             for path in _paths(unit)
             if path in meant
         }
-        if told := not_copied(paths, recorded, created):
+        if told := not_copied(paths, recorded, created, made_at_source):
             self._output.say_some("not copied", told)
             raise CommandError(
                 "Nothing was changed: name the entities that `busbridge migrate run` has copied, "
@@ -265,7 +266,7 @@ class _WayBack:
             await asyncio.wait_for(asked.wait(), self._arguments.still)
         if asked.is_set():
             return False
-        after, _ = await self._read_source()
+        after, _, _ = await self._read_source()
         after_there, _ = await self._read_target(here, meant)
         changed = False
         for what, before, now in (("source", here, after), ("target", there, after_there)):

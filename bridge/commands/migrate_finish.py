@@ -159,8 +159,8 @@ class _Finish:
                 "give the command of that run again. Nothing was removed."
             )
         recorded = await self._record.read()
-        of_source = {path: each for path, each in recorded.items() if path in here}
-        if told := not_copied(meant, of_source, target.created):
+        readable = {path: each for path, each in recorded.items() if path in here}
+        if told := not_copied(meant, readable, target.created, source.created):
             output.say_some("not copied", told)
             raise CommandError(
                 "Nothing was removed: name the entities that `busbridge migrate run` has copied, "

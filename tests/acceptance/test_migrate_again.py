@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,7 @@ from azure.servicebus import ServiceBusMessage
 from bridge.cli.main import main
 from bridge.commands.migrate_back import back_name
 from bridge.commands.target import target_named
+from bridge.operations.migration.run_mark import CLOCKS_MS
 from bridge.remote.address import RemoteAddress
 from bridge.remote.credentials import credential_in
 from bridge.remote.namespace import RemoteNamespace
@@ -32,6 +34,7 @@ QUEUES: dict[str, dict[str, Any]] = {
     "again": {**LOCK, "RequiresSession": True},
     "aside": LOCK,
     "beside": LOCK,
+    "anew": LOCK,
 }
 pytestmark = pytest.mark.timeout(900)
 
@@ -134,6 +137,27 @@ def test_a_run_that_is_given_again_brings_no_old_states(
         with client.get_queue_receiver("again", session_id="s0", max_wait_time=30) as receiver:
             assert receiver.session.get_state() is None
             assert [str(each) for each in receiver.receive_messages(max_wait_time=30)] == ["y"]
+
+
+def test_what_a_source_that_was_made_anew_has_counts_as_copied_nowhere(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """It gives the numbers of the messages that were copied once more."""
+    source, _ = bridges
+    with client_of(source) as client:
+        send(client, "anew", "copied")
+    eventually(lambda: len(snapshot(source, "anew")["anew"]) == 1, "it is there")
+    assert migrate("run", "anew").code == 0
+    time.sleep(CLOCKS_MS / 1_000 + 1.0)  # sides' clocks may differ so far
+    assert main(["delete", "queue", "anew", "-n", "here", "--yes"]) == 0
+    assert main(["create", "queue", "anew", "-n", "here"]) == 0
+    with client_of(source) as client:
+        send(client, "anew", "new")
+    eventually(lambda: list(snapshot(source, "anew")["anew"]) == [1], "it is there")
+    for said in (migrate.finish("anew"), migrate("back", "anew")):
+        assert said.code == 1
+        assert "anew: the source's was made behind its copy" in said.err
+    assert list(snapshot(source, "anew")["anew"]) == [1]
 
 
 def hold(bridge: Bridge, path: str, run: str, *, is_begun: bool = True) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bridge.model.number import partition_of
-from bridge.operations.migration.run_mark import made_ms
+from bridge.operations.migration.run_mark import CLOCKS_MS, made_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,24 +69,29 @@ def not_copied(
     meant: Iterable[str],
     recorded: Mapping[str, tuple[LastCopied, int]],
     created: Mapping[str, str],
+    made_at_source: Mapping[str, str],
 ) -> list[str]:
-    """Return a sentence for each entity that no run has copied to the target as it is now.
+    """Return a sentence for each entity that no run has copied as both sides have it now.
 
-    Clocks that differ get no grace: a run ends seconds behind the making of its entities, and one
-    that was made anew in that time would have nothing of what is removed at the source.
+    A target's entity gets no grace for clocks that differ: a run ends seconds behind its making,
+    and one that was made anew in that time would have nothing of what is removed at the source.
 
     Args:
         meant: paths in lower case.
         recorded: what was copied, each with when that was said (UTC ms), by the path.
         created: when each entity of the target was made, by the path.
+        made_at_source: likewise; made anew it gives the numbers that were copied once more.
     """
     told = []
     for path in sorted(meant):
         seen_ms = made_ms(created.get(path))
+        source_ms = made_ms(made_at_source.get(path))
         if path not in recorded:
             told.append(f"{path}: no run that has come to its end has copied it.")
         elif path not in created:
             told.append(f"{path}: it is not at the target.")
         elif seen_ms is not None and seen_ms > recorded[path][1]:
             told.append(f"{path}: the target's was made behind its copy.")
+        elif source_ms is not None and source_ms > recorded[path][1] + CLOCKS_MS:
+            told.append(f"{path}: the source's was made behind its copy.")
     return told

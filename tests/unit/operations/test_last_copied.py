@@ -40,11 +40,13 @@ def test_what_is_no_record_says_nothing(raw: bytes) -> None:
 
 
 def test_what_no_run_has_copied_to_the_target_as_it_is_now_is_named() -> None:
-    """One without a record, one that is gone, and one that was made anew behind its copy."""
-    recorded = {each: (LastCopied(path=each, lasts={}), 60_000) for each in ("a", "b", "c")}
-    created = {"a": "1970-01-01T00:01:00Z", "b": "1970-01-01T00:01:01Z", "d": ""}
-    assert not_copied("abcd", recorded, created) == [
+    """One without a record, one that is gone, and those made anew behind the copy."""
+    recorded = {each: (LastCopied(path=each, lasts={}), 60_000) for each in ("a", "b", "c", "e")}
+    created = {"a": "1970-01-01T00:01:00Z", "b": "1970-01-01T00:01:01Z", "d": "", "e": ""}
+    made_at_source = {"a": "1970-01-01T00:01:00Z", "e": "1970-01-01T00:01:10Z"}
+    assert not_copied("abcde", recorded, created, made_at_source) == [
         "b: the target's was made behind its copy.",
         "c: it is not at the target.",
         "d: no run that has come to its end has copied it.",
+        "e: the source's was made behind its copy.",
     ]
