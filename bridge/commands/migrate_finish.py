@@ -108,10 +108,15 @@ class _Finish:
                 for each in entities
             ]
             looks = [await each.look(asked) for each in work]
+            states = [
+                text
+                for each, found in zip(work, looks, strict=True)
+                for text in await each.new_states(found, asked)
+            ]
         if asked.is_set():
             output.say("Stopped. Nothing was removed.")
             return ExitCode.STOPPED
-        self._check_new(work, looks)
+        self._check_new(looks, states)
         total = sum(sum(each.counts.values()) for each in looks)
         sessions = sum(len(each.sessions) for each in looks)
         output.confirm_by_name(
@@ -186,21 +191,26 @@ class _Finish:
             path: copied for path, (copied, _) in recorded.items()
         }
 
-    def _check_new(self, work: Sequence[SourceEmptying], looks: Sequence[SourceLook]) -> None:
-        """See that no message has come since.
+    def _check_new(self, looks: Sequence[SourceLook], states: Sequence[str]) -> None:
+        """See that no message and no state of a session has come since.
 
         Raises:
             CommandError: some have; they are named.
         """
         new = [each for look in looks for each in look.new]
-        if not new:
-            return
-        self._output.say_some("has come since", _some(new))
-        raise CommandError(
-            f"{len(new):,} messages have come to {self._source.name} since they were copied, which "
-            f"{self._target.name} has not got. Nothing was removed: stop what sends there, and "
-            "receive them or have a relay move them (docs/hybrid.md)."
-        )
+        self._output.say_some("has come since", [*_some(new), *_some(states)])
+        if new:
+            raise CommandError(
+                f"{len(new):,} messages have come to {self._source.name} since they were copied, "
+                f"which {self._target.name} has not got. Nothing was removed: stop what sends "
+                "there, and receive them or have a relay move them (docs/hybrid.md)."
+            )
+        if states:
+            raise CommandError(
+                f"{len(states):,} states of sessions were set at {self._source.name} since they "
+                f"were copied, which {self._target.name} has not got. Nothing was removed: stop "
+                "what receives there, and read or clear them (`busbridge session state`)."
+            )
 
     async def _end(
         self,

@@ -109,7 +109,8 @@ class EntityCopies:
         """Say at the target what was copied, then that all of it is verified."""
         numbers = (each for copy in copies for each in copy.copy.numbers())
         copied = ((place.path.removesuffix(DEAD_LETTER), found) for place, found in numbers)
-        await self._record.write(last_copied(copied))
+        states = (each for copy in copies for each in copy.copy.state_digests())
+        await self._record.write(last_copied(copied, states))
         await self._mark.make()
 
     async def _with_others(

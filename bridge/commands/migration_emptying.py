@@ -13,10 +13,12 @@ from bridge.commands.clock import now_ms
 from bridge.commands.errors import sentence_of
 from bridge.commands.message_path import DEAD_LETTER
 from bridge.commands.migration_peeking import SESSIONS_PAGE, pages, places
+from bridge.commands.migration_state_copying import state_of as state_in
 from bridge.commands.output import Progress
 from bridge.model import entity as model
 from bridge.model.session_id import FoldedId, fold
 from bridge.operations.migration.last_copied import LastCopied
+from bridge.operations.migration.session_states import TOGETHER
 from bridge.operations.migration.state_counts import CopiedState, state_of
 from bridge.relay.running.session_lock import CANNOT_BE_LOCKED
 from bridge.remote.delivery import RemoteDelivery
@@ -133,6 +135,34 @@ class SourceEmptying:
             found += page
         return found
 
+    async def new_states(self, found: SourceLook, asked: asyncio.Event) -> list[str]:
+        """Return which sessions have a state that was not copied, in words; raises RemoteError.
+
+        Each session is locked while its state is read. One that somebody holds is left out: `empty`
+        compares once more.
+        """
+        told = []
+        for at in range(0, len(found.sessions), TOGETHER):
+            if asked.is_set():
+                break
+            some = found.sessions[at : at + TOGETHER]
+            told += await asyncio.gather(*map(self._new_state, some))
+        return [each for each in told if each]
+
+    async def _new_state(self, session_id: str) -> str:
+        try:
+            state = await state_in(self._namespace, self.entity.path, session_id)
+        except RemoteError as error:
+            if error.condition != CANNOT_BE_LOCKED:
+                raise
+            return ""
+        if state is None or self._copied.has_state(session_id, state):
+            return ""
+        return self._other_state(session_id)
+
+    def _other_state(self, session_id: str) -> str:
+        return f"{self.entity.path}: session {session_id!r}: its state was set behind the copy"
+
     async def empty(self, asked: asyncio.Event) -> SourceLook:
         """Remove what was copied, and return what is left, or what was when a signal came.
 
@@ -193,7 +223,10 @@ class SourceEmptying:
                 await self._remove_deferred(path, numbers, session_id, asked)
             if path in found.received:
                 await self._receive(session, path, asked)
-            if not asked.is_set() and await session.state() is not None:
+            state = None if asked.is_set() else await session.state()
+            if state and not self._copied.has_state(session_id, state):
+                self.stays.append(self._other_state(session_id))
+            elif state is not None:
                 await session.set_state(None)
                 self.states += 1
         finally:

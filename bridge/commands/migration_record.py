@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from bridge.model.properties import EntityKind
-from bridge.operations.migration.last_copied import LastCopied
+from bridge.operations.migration.last_copied import CopiedStates, LastCopied, states_in_parts
 from bridge.operations.migration.run_mark import RECORD_PREFIX
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.entity import entity_node
@@ -25,7 +26,8 @@ PAGE: Final = 250
 class CopyRecord:
     """The queue that says what the runs of one source have copied to a target.
 
-    Each message of it is of one entity; the last one counts.
+    Each message of it is of one entity. The last one with its numbers counts, and those with its
+    states that stand behind it.
 
     Args:
         administration, namespace: the target's.
@@ -51,8 +53,10 @@ class CopyRecord:
             if error.condition != "com.microsoft:entity-already-exists":
                 raise
         sender = await self._namespace.sender(self.name)
-        for each in _batches([RemoteMessage.of(data=each.encode()) for each in copied]):
-            await sender.send(each)
+        said: list[LastCopied | CopiedStates] = [*copied]
+        said += [part for each in copied for part in states_in_parts(each)]
+        for batch in _batches([RemoteMessage.of(data=each.encode()) for each in said]):
+            await sender.send(batch)
         await sender.close()
 
     async def read(self) -> dict[str, tuple[LastCopied, int]]:
@@ -69,6 +73,12 @@ class CopyRecord:
                     number = max(number, int(each.sequence_number or 0) + 1)
                     if (copied := LastCopied.decode(each.data)) is not None:
                         found[copied.path.lower()] = copied, int(each.enqueued_time_ms or 0)
+                    elif (part := CopiedStates.decode(each.data)) is not None:
+                        path = part.path.lower()
+                        if path in found:
+                            copied, said_ms = found[path]
+                            states = copied.states | part.digests
+                            found[path] = replace(copied, states=states), said_ms
         await management.close()
         return found
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from bridge.commands.migration_emptying import SourceEmptying, SourceLook
 from bridge.commands.output import Progress
 from bridge.commands.target import target_named
 from bridge.model.entity import Queue
-from bridge.operations.migration.last_copied import LastCopied
+from bridge.operations.migration.last_copied import LastCopied, state_digest
 from bridge.remote.address import RemoteAddress
 from bridge.remote.credentials import credential_in
 from bridge.remote.namespace import RemoteNamespace
@@ -41,6 +42,7 @@ QUEUES: dict[str, dict[str, Any]] = {
     "apart": {},
     "anew": {},
     "late": {},
+    "states": {"RequiresSession": True},
 }
 TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit"}, {"Name": "mail"}]}
 PLACES = (
@@ -107,6 +109,8 @@ def fill(bridge: Bridge) -> None:
             send(client, "sessions", ServiceBusMessage(f"s {number}", session_id=f"s{number % 3}"))
         with client.get_queue_receiver("sessions", session_id="s1") as receiver:
             receiver.defer_message(receive(receiver, 1)[0])
+        with client.get_queue_receiver("sessions", session_id="s2") as receiver:
+            receiver.session.set_state(b"paid")
 
 
 class Migrate:
@@ -195,6 +199,14 @@ def test_the_source_is_emptied_of_what_was_copied_and_of_nothing_else(
                 else:
                     receiver.abandon_message(each)
         with client.get_queue_receiver("sessions", session_id="s2") as receiver:
+            receiver.session.set_state(b"shipped")
+        said = migrate.finish(*MEANT)
+        assert said.code == 1
+        assert "sessions: session 's2': its state was set behind the copy" in said.err
+        assert "1 states of sessions were set at here since they were copied" in said.err
+        assert not empty(snapshot(source, *PLACES))
+        with client.get_queue_receiver("sessions", session_id="s2") as receiver:
+            assert bytes(receiver.session.get_state()) == b"shipped"
             receiver.session.set_state(b"paid")
     said = migrate.finish(*MEANT)
     assert said.code == 0, said.err
@@ -304,3 +316,40 @@ def test_what_comes_while_it_removes_stays(bridges: tuple[Bridge, Bridge]) -> No
 
     assert asyncio.run(emptied()).new == [f"late: message {n} (active)" for n in (4, 5)]
     assert list(snapshot(source, "late")["late"]) == [4, 5]
+
+
+def test_a_state_that_is_set_while_it_removes_stays_and_is_named(
+    bridges: tuple[Bridge, Bridge],
+) -> None:
+    """It is compared under the lock of its session; the messages of that session go."""
+    source, _ = bridges
+    with client_of(source) as client:
+        for session_id in ("a", "b"):
+            send(client, "states", ServiceBusMessage("x", session_id=session_id))
+            with client.get_queue_receiver("states", session_id=session_id) as receiver:
+                receiver.session.set_state(b"paid")
+    eventually(lambda: len(snapshot(source, "states")["states"]) == 2, "all is there")
+
+    async def emptied() -> SourceEmptying:
+        credential = credential_in(source.connection_string)
+        assert credential is not None
+        address = RemoteAddress.of(source.connection_string)
+        async with RemoteNamespace(address, credential) as namespace:
+            states = {
+                state_digest("A", sha256(b"paid").digest()),
+                state_digest("b", sha256(b"not yet").digest()),
+            }
+            copied = LastCopied(path="states", lasts={0: 2}, states=frozenset(states))
+            queue = Queue(name="states", requires_session=True)
+            emptying = SourceEmptying(namespace, queue, copied, Progress(None))
+            await emptying.empty(asyncio.Event())
+            return emptying
+
+    found = asyncio.run(emptied())
+    assert (found.removed, found.states) == ({"active": 2}, 1)
+    assert found.stays == ["states: session 'b': its state was set behind the copy"]
+    with (
+        client_of(source) as client,
+        client.get_queue_receiver("states", session_id="b") as receiver,
+    ):
+        assert bytes(receiver.session.get_state()) == b"paid"

@@ -131,6 +131,11 @@ class EntityCopy:
         for ledger in self._ledgers:
             yield ledger.place, map(ledger.number, range(len(ledger)))
 
+    def state_digests(self) -> Iterator[tuple[str, str, bytes]]:
+        """Yield the states of the source's sessions: path, session, and the state's SHA-256."""
+        for each in self._states:
+            yield from each.digests()
+
     def _copy_held(self) -> CopySteps:
         held = yield HoldTarget()
         assert isinstance(held, TargetHeld)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
 
 from bridge.model.number import partition_of
+from bridge.model.session_id import fold
 from bridge.operations.migration.run_mark import CLOCKS_MS, made_ms
+
+STATES_PART: Final = 1_000
+"""Digests of one part of the states: 35 KB."""
+
+_DIGEST_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,10 +25,12 @@ class LastCopied:
     Attributes:
         path: a queue, a subscription, or a topic for its scheduled messages.
         lasts: of each partition the last number; of an entity without partitions, of partition 0.
+        states: of the states of sessions that were copied the digests, by `state_digest`.
     """
 
     path: str
     lasts: Mapping[int, int]
+    states: frozenset[bytes] = frozenset()
 
     @classmethod
     def of(cls, path: str, numbers: Iterable[int]) -> LastCopied:
@@ -35,8 +45,12 @@ class LastCopied:
         """Whether the message of a number was copied, if there was one."""
         return 0 < number <= self.lasts.get(partition_of(number), 0)
 
+    def has_state(self, session_id: str, state: bytes) -> bool:
+        """Whether this state of a session was copied."""
+        return state_digest(session_id, sha256(state).digest()) in self.states
+
     def encode(self) -> bytes:
-        """Return it as JSON."""
+        """Return it as JSON, without its states."""
         lasts = {str(partition): number for partition, number in sorted(self.lasts.items())}
         return json.dumps({"path": self.path, "lasts": lasts}).encode()
 
@@ -51,18 +65,66 @@ class LastCopied:
             return None
 
 
-def last_copied(copied: Iterable[tuple[str, Iterable[int]]]) -> list[LastCopied]:
-    """Return the last numbers of each entity.
+@dataclass(frozen=True, slots=True)
+class CopiedStates:
+    """A part of the states of sessions that were copied of an entity."""
+
+    path: str
+    digests: frozenset[bytes]
+
+    def encode(self) -> bytes:
+        """Return it as JSON."""
+        states = sorted(each.hex() for each in self.digests)
+        return json.dumps({"path": self.path, "states": states}).encode()
+
+    @classmethod
+    def decode(cls, raw: bytes) -> CopiedStates | None:
+        """Return what `encode` has written; `None`: it is something else."""
+        try:
+            found = json.loads(raw)
+            return cls(str(found["path"]), frozenset(map(bytes.fromhex, found["states"])))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+
+def state_digest(session_id: str, state_sha256: bytes) -> bytes:
+    """Return the digest of a session with its state: 16 bytes.
+
+    Args:
+        state_sha256: of the state.
+    """
+    return sha256(state_sha256 + fold(session_id).encode()).digest()[:_DIGEST_BYTES]
+
+
+def states_in_parts(copied: LastCopied) -> Iterator[CopiedStates]:
+    """Yield the states of an entity in parts, each of which fits into a message."""
+    digests = sorted(copied.states)
+    for at in range(0, len(digests), STATES_PART):
+        yield CopiedStates(copied.path, frozenset(digests[at : at + STATES_PART]))
+
+
+def last_copied(
+    copied: Iterable[tuple[str, Iterable[int]]],
+    states: Iterable[tuple[str, str, bytes]] = (),
+) -> list[LastCopied]:
+    """Return the last numbers of each entity, and its states.
 
     Args:
         copied: the path of an entity and numbers that were copied of it; a path may come again.
+        states: paths, and of each session with a state its id and the SHA-256 of the state.
     """
+    digests: dict[str, set[bytes]] = {}
+    for path, session_id, sha in states:
+        digests.setdefault(path, set()).add(state_digest(session_id, sha))
     numbers: dict[str, dict[int, int]] = {}
     for path, found in copied:
         lasts = numbers.setdefault(path, {})
         for partition, number in LastCopied.of(path, found).lasts.items():
             lasts[partition] = max(lasts.get(partition, 0), number)
-    return [LastCopied(path=path, lasts=lasts) for path, lasts in numbers.items()]
+    return [
+        LastCopied(path=path, lasts=lasts, states=frozenset(digests.get(path, ())))
+        for path, lasts in numbers.items()
+    ]
 
 
 def not_copied(

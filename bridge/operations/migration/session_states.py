@@ -54,6 +54,11 @@ class StateCopy:
         """How many states the source has; 0 until they are read."""
         return len(self._source)
 
+    def digests(self) -> Iterator[tuple[str, str, bytes]]:
+        """Yield the path and, of each session of the source with a state, its id and its digest."""
+        for session_id, digest in self._source.values():
+            yield self._path, session_id, digest
+
     def find(self, *, is_new: bool) -> CopySteps:
         """Find the states that the target has.
 

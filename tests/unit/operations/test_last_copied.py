@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.number import compose, partition_of
-from bridge.operations.migration.last_copied import LastCopied, last_copied, not_copied
+from bridge.operations.migration.last_copied import (
+    STATES_PART,
+    CopiedStates,
+    LastCopied,
+    last_copied,
+    not_copied,
+    states_in_parts,
+)
 
 numbers = st.builds(compose, st.integers(0, 3), st.integers(1, 50))
 
@@ -50,3 +59,25 @@ def test_what_no_run_has_copied_to_the_target_as_it_is_now_is_named() -> None:
         "d: no run that has come to its end has copied it.",
         "e: the source's was made behind its copy.",
     ]
+
+
+def test_a_state_of_a_session_is_known_by_what_it_was_and_whose() -> None:
+    """Parts of thousands fit into messages; case does not tell sessions apart."""
+    states = [("q", f"s{n}", sha256(b"paid").digest()) for n in range(2 * STATES_PART + 1)]
+    (copied,) = last_copied([("q", [])], states)
+    assert copied.has_state("S7", b"paid")
+    assert not copied.has_state("s7", b"shipped")
+    assert not copied.has_state("another", b"paid")
+    parts = list(states_in_parts(copied))
+    assert [len(each.digests) for each in parts] == [STATES_PART, STATES_PART, 1]
+    assert frozenset().union(*(each.digests for each in parts)) == copied.states
+    raw = [each.encode() for each in parts]
+    assert [CopiedStates.decode(each) for each in raw] == parts
+    assert max(map(len, raw)) < 40_000
+    assert LastCopied.decode(raw[0]) is None
+    assert CopiedStates.decode(copied.encode()) is None
+
+
+def test_an_entity_without_states_has_none_that_were_copied() -> None:
+    """So whatever state its source has was set later."""
+    assert not LastCopied(path="q", lasts={0: 9}).has_state("s", b"paid")
