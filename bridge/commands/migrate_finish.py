@@ -163,9 +163,10 @@ class _Finish:
                 f"A run from {self._source.name} to {self._target.name} has not come to its end: "
                 "give the command of that run again. Nothing was removed."
             )
-        recorded = await self._record.read()
-        readable = {path: each for path, each in recorded.items() if path in here}
-        if told := not_copied(meant, readable, target.created, source.created):
+        recorded = {
+            path: each for path, each in (await self._record.read()).items() if path in here
+        }
+        if told := not_copied(meant, recorded, target.created, source.created):
             output.say_some("not copied", told)
             raise CommandError(
                 "Nothing was removed: name the entities that `busbridge migrate run` has copied, "
