@@ -304,7 +304,7 @@ class _Migration:
         from bridge.commands.migration_holding import TargetHolding
         from bridge.commands.migration_record import CopyRecord
         from bridge.operations.migration.copy_effects import CopyStopped
-        from bridge.operations.migration.run_mark import CLOCKS_MS, made_ms
+        from bridge.operations.migration.run_mark import made_ms
         from bridge.remote.errors import RemoteError
         from bridge.topology.definitions import entities
 
@@ -313,7 +313,7 @@ class _Migration:
         def was_copied(path: str) -> bool:
             found = recorded.get(path.lower())
             made = made_ms(created.get(path.lower())) or 0
-            return found is not None and made <= found[1] + CLOCKS_MS
+            return found is not None and made <= found[1]
 
         holding = TargetHolding(self._namespaces[1], self._run, there, was_copied)
         part = [each for each in entities(here.namespace) if each.path.lower() in meant]
