@@ -299,6 +299,12 @@ def let_go(owner: Owner, holding: HeldMessage) -> bool:
     return owner.let_go(holding) if isinstance(owner, OwnerOfSessions) else True
 
 
+def drop_copy(owner: Owner, holding: HeldMessage) -> None:
+    """Ack a copy of a message that is elsewhere; one of a higher generation is none."""
+    owner.ack(holding, "engine.drop.acked")
+    owner.left(holding, Left.REPLACED)
+
+
 def _named(locked: Locked) -> tuple[EntityPath, int]:
     return locked[0].path, locked[1].number
 

@@ -19,8 +19,8 @@ from bridge.engine.settlement.disposition_fields import disposition_of
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked
 from bridge.engine.settlement.owner import Owner
+from bridge.engine.settlement.settling import drop_copy
 from bridge.machine.queue.inquiries import locked_message
-from bridge.machine.queue.second_copies import Left
 from bridge.message.asking import Asking
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names
@@ -81,8 +81,7 @@ class BridgeInquirer:
         assert told is not None
         if told[0] is OutcomeKind.DROP:
             self._counters.second_copies += 1
-            owner.ack(held, "engine.drop.acked")
-            owner.left(held, Left.REPLACED)  # one of a higher generation is none
+            drop_copy(owner, held)
             return
         done = partial(self._done, asking.front, locked_message(held, asking.source))
         self._carry_out((owner, held), disposition_of(*told), done)

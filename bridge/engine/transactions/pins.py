@@ -25,11 +25,10 @@ from bridge.engine.settlement.disposition_fields import disposition_of
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked, ProcessLocks
 from bridge.engine.settlement.owner import Owner, OwnerOfSessions
-from bridge.engine.settlement.settling import Settling, is_of, keep_out, let_go
+from bridge.engine.settlement.settling import Settling, drop_copy, is_of, keep_out, let_go
 from bridge.engine.transaction_verbs import PinnedLock
 from bridge.machine.queue.inquiries import locked_message
 from bridge.machine.queue.locks import Lock
-from bridge.machine.queue.second_copies import Left
 from bridge.message.alarm import Alarm, Later
 from bridge.message.locked_source import source_of
 from bridge.model.errors import MessageLockLost, ServiceBusError
@@ -212,8 +211,7 @@ class Pins:
             holding.inquiry = inquiry
             self._give_back(owner, holding)
         elif told[0] is OutcomeKind.DROP:
-            owner.ack(holding, "engine.drop.acked")
-            owner.left(holding, Left.REPLACED)  # one of a higher generation is none
+            drop_copy(owner, holding)
         else:
             self._settling.carry_out((owner, holding), disposition_of(*told), _noted)
 
