@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
-from bridge.commands.migrate_plan import names_at_target, unfit_as_target
-from bridge.commands.migrate_run import PATIENCE_S, STILL_S, run_name
-from bridge.commands.migration_options import add_sides, sides_of
+from bridge.commands.migrate_plan import unfit_as_target
+from bridge.commands.migrate_run import STILL_S
+from bridge.commands.migration_connection import ConnectedSides, back_name
+from bridge.commands.migration_options import add_sides
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command, add_yes
-from bridge.commands.target import NamespaceLogin
 
 if TYPE_CHECKING:
     from bridge.commands.migration_returns import EntityReturns
     from bridge.model import entity as model
     from bridge.operations.migration.last_copied import LastCopied
     from bridge.operations.migration.plan import MigrationSide
-    from bridge.remote.administration import RemoteAdministration
-    from bridge.remote.namespace import RemoteNamespace
 
 
 def register(verbs: Commands) -> None:
@@ -61,10 +58,6 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Hold the target, settle at the source, bring what it lacks, disable the target."""
-    from bridge.remote.administration import RemoteAdministration
-    from bridge.remote.namespace import RemoteNamespace
-    from bridge.remote.patience import Patience
-
     if arguments.returns and arguments.leave_new:
         raise WrongInput("Give --return or --leave-new, not both.")
     if not arguments.entity:
@@ -72,57 +65,30 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             "Name the entities that a run has moved, as 'orders*', or '*': what another one lacks "
             "at the target would count as settled there."
         )
-    source, target = sides_of(arguments)
-    patience = Patience(total_s=PATIENCE_S)
-    async with AsyncExitStack() as stack:
-        enter = stack.enter_async_context
-        back = _WayBack(
-            arguments,
-            output,
-            (source, target),
-            [
-                await enter(RemoteAdministration(each.address, each.credential, patience=patience))
-                for each in (source, target)
-            ],
-            [
-                await enter(RemoteNamespace(each.address, each.credential, patience=patience))
-                for each in (source, target)
-            ],
-        )
+    async with ConnectedSides.connected(arguments) as sides:
         with output.interruption.deferred() as asked:
-            return await back.run(asked)
-
-
-def back_name(source: NamespaceLogin) -> str:
-    """Return the name of the run that holds the target: the same for the same source."""
-    digest = hashlib.sha256(source.address.namespace.lower().encode()).hexdigest()[:12]
-    return f"migrate-back-{digest}"
+            return await _WayBack(arguments, output, sides).run(asked)
 
 
 class _WayBack:
     """One way back."""
 
     def __init__(
-        self,
-        arguments: argparse.Namespace,
-        output: Output,
-        sides: tuple[NamespaceLogin, NamespaceLogin],
-        administrations: Sequence[RemoteAdministration],
-        namespaces: Sequence[RemoteNamespace],
+        self, arguments: argparse.Namespace, output: Output, sides: ConnectedSides
     ) -> None:
         self._arguments = arguments
         self._output = output
-        self._source, self._target = sides
-        self._at_source, self._at_target = administrations
-        self._namespaces = namespaces
+        self._sides = sides
+        self._source, self._target = sides.source, sides.target
+        self._at_source, self._at_target = sides.at_source, sides.at_target
 
     async def run(self, asked: asyncio.Event) -> int:
         """Return the exit code."""
-        if unfit := unfit_as_target(self._target.name, await self._namespaces[1].server_id()):
+        if unfit := unfit_as_target(self._target.name, await self._sides.to_target.server_id()):
             raise WrongInput(unfit)
         await self._check_ended()
         here, meant, made = await self._read_source()
-        there, created = await self._read_target(here, meant)
+        there, created = await self._sides.read_target(self._output, here, meant)
         units = self._units(here, there, meant)
         copied = await self._copied(units, meant, created, made)
         returns = await self._returns(units, meant, copied)
@@ -173,7 +139,7 @@ class _WayBack:
 
     async def _check_ended(self) -> None:
         """See that no run is left half-way."""
-        prefix = f"busbridge-{run_name(self._source)}-"
+        prefix = f"busbridge-{self._sides.run}-"
         async for each in self._at_target.queues():
             if each.name.startswith(prefix):
                 raise CommandError(
@@ -181,31 +147,8 @@ class _WayBack:
                 )
 
     async def _read_source(self) -> tuple[MigrationSide, set[str], Mapping[str, str]]:
-        """Return the source, the paths that are meant, in lower case, and when each was made."""
-        from bridge.commands.migration_sides import SideReading, chosen
-
-        with self._output.progress(None, "reading definitions") as progress:
-            reading = SideReading(self._at_source, progress)
-            side = await reading.side()
-        meant = chosen(reading.kinds, self._arguments.entity)
-        if not meant:
-            raise WrongInput(f"{self._source.name!r} has no such entity.")
-        for path in sorted(meant):
-            topic, _, name = path.partition("/subscriptions/")
-            if name and topic not in meant:
-                raise WrongInput(f"{path} comes back with its topic alone: name {topic!r}.")
-        return side, meant, reading.created
-
-    async def _read_target(
-        self, here: MigrationSide, meant: set[str]
-    ) -> tuple[MigrationSide, Mapping[str, str]]:
-        """Return the target, and when each of its entities was made."""
-        from bridge.commands.migration_sides import SideReading
-
-        names = names_at_target(here, meant)
-        with self._output.progress(None, "reading definitions") as progress:
-            reading = SideReading(self._at_target, progress)
-            return await reading.side(lambda name: name.lower() in names), reading.created
+        """Return the source, the paths that are meant, and when each was made, in lower case."""
+        return await self._sides.read_source(self._output, self._arguments.entity, "comes back")
 
     async def _copied(
         self,
@@ -224,7 +167,7 @@ class _WayBack:
         from bridge.commands.migration_record import CopyRecord
         from bridge.operations.migration.last_copied import not_copied
 
-        record = CopyRecord(self._at_target, self._namespaces[1], run_name(self._source))
+        record = CopyRecord(self._at_target, self._sides.to_target, self._sides.run)
         recorded = await record.read()
         paths = {
             path
@@ -267,7 +210,7 @@ class _WayBack:
         if asked.is_set():
             return False
         after, _, _ = await self._read_source()
-        after_there, _ = await self._read_target(here, meant)
+        after_there, _ = await self._sides.read_target(self._output, here, meant)
         changed = False
         for what, before, now in (("source", here, after), ("target", there, after_there)):
             found = source_watch.changes(before, now, meant)
@@ -283,13 +226,14 @@ class _WayBack:
         meant: set[str],
         copied: Mapping[str, LastCopied],
     ) -> EntityReturns:
-        from bridge.commands.migration_returning import ReturnSides, RunningReturn, places_at
+        from bridge.commands.migration_copying import places_of
+        from bridge.commands.migration_returning import ReturnSides, RunningReturn
         from bridge.commands.migration_returns import EntityReturns
         from bridge.operations.migration.entity_return import EntityReturn, ReturnRules
 
         sides = ReturnSides(
-            source=self._namespaces[0],
-            target=self._namespaces[1],
+            source=self._sides.from_source,
+            target=self._sides.to_target,
             at_source=self._at_source,
             at_target=self._at_target,
             run=back_name(self._source),
@@ -303,7 +247,7 @@ class _WayBack:
                 returns=self._arguments.returns,
                 copied=copied,
             )
-            places = places_at(unit, meant)
+            places = places_of(unit, lambda path: path.lower() in meant)
             back = EntityReturn(places, rules)
             returns.add(RunningReturn(sides, unit, back, places, returns.progress))
         return returns

@@ -9,20 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
-from bridge.commands.migration_options import add_sides, sides_of
+from bridge.commands.migration_connection import ConnectedSides
+from bridge.commands.migration_options import add_sides
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command
-from bridge.commands.target import NamespaceLogin
 
 if TYPE_CHECKING:
     from bridge.commands.migration_emptying import SourceEmptying, SourceLook
     from bridge.model import entity as model
     from bridge.operations.migration.last_copied import LastCopied
-    from bridge.remote.administration import RemoteAdministration
-    from bridge.remote.namespace import RemoteNamespace
-
-PATIENCE_S: Final = 300.0
-"""How long a namespace may be busy or away."""
 
 NAMED_MAX: Final = 20
 """Messages of an entity that have come since and are named."""
@@ -53,48 +48,23 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """See that the source has nothing new, ask, and remove what it has."""
-    from bridge.remote.administration import RemoteAdministration
-    from bridge.remote.namespace import RemoteNamespace
-    from bridge.remote.patience import Patience
-
-    source, target = sides_of(arguments)
-    patience = Patience(total_s=PATIENCE_S)
-    async with (
-        RemoteAdministration(source.address, source.credential, patience=patience) as at_source,
-        RemoteAdministration(target.address, target.credential, patience=patience) as at_target,
-        RemoteNamespace(source.address, source.credential, patience=patience) as here,
-        RemoteNamespace(target.address, target.credential, patience=patience) as there,
-    ):
-        finish = _Finish(source, target, at_source, at_target, here, there, output)
+    async with ConnectedSides.connected(arguments) as sides:
         with output.interruption.deferred() as asked:
-            return await finish.run(arguments.entity, arguments.yes, asked)
+            return await _Finish(output, sides).run(arguments.entity, arguments.yes, asked)
 
 
 class _Finish:
     """One run."""
 
-    def __init__(
-        self,
-        source: NamespaceLogin,
-        target: NamespaceLogin,
-        at_source: RemoteAdministration,
-        at_target: RemoteAdministration,
-        here: RemoteNamespace,
-        there: RemoteNamespace,
-        output: Output,
-    ) -> None:
-        from bridge.commands.migrate_run import run_name
+    def __init__(self, output: Output, sides: ConnectedSides) -> None:
         from bridge.commands.migration_record import CopyRecord
 
-        self._source = source
-        self._target = target
-        self._at_source = at_source
-        self._at_target = at_target
-        self._here = here
-        self._there = there
         self._output = output
-        self._run = run_name(source)
-        self._record = CopyRecord(at_target, there, self._run)
+        self._source, self._target = sides.source, sides.target
+        self._at_source, self._at_target = sides.at_source, sides.at_target
+        self._here, self._there = sides.from_source, sides.to_target
+        self._run = sides.run
+        self._record = CopyRecord(self._at_target, self._there, self._run)
 
     async def run(self, patterns: Sequence[str], yes: str, asked: asyncio.Event) -> int:
         """Return the exit code."""

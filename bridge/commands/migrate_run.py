@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bridge.commands.clock import now_ms
 from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
-from bridge.commands.migrate_plan import names_at_target, unfit_as_target
-from bridge.commands.migration_options import add_sides, sides_of
+from bridge.commands.migrate_plan import unfit_as_target
+from bridge.commands.migration_connection import ConnectedSides
+from bridge.commands.migration_options import add_sides
 from bridge.commands.output import Output, Progress
 from bridge.commands.parser import Commands, add_command, add_yes
-from bridge.commands.target import NamespaceLogin
 
 if TYPE_CHECKING:
     from bridge.model import entity as model
     from bridge.operations.migration.plan import MigrationPlan, MigrationSide
-    from bridge.remote.administration import RemoteAdministration
-    from bridge.remote.namespace import RemoteNamespace
 
 STILL_S: Final = 10.0
 """The time within which nothing may change at the source."""
@@ -39,9 +36,6 @@ RESERVE_MS: Final = 60_000
 
 STEPS_PER_MESSAGE: Final = 2
 """Progress is shown of each message that is copied, and of each that is verified."""
-
-PATIENCE_S: Final = 300.0
-"""How long a namespace may be busy or away."""
 
 
 def register(verbs: Commands) -> None:
@@ -69,57 +63,23 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Copy, verify, cancel what is scheduled at the source, and end the holds."""
-    from bridge.remote.administration import RemoteAdministration
-    from bridge.remote.namespace import RemoteNamespace
-    from bridge.remote.patience import Patience
-
-    source, target = sides_of(arguments)
-    patience = Patience(total_s=PATIENCE_S)
-    async with AsyncExitStack() as stack:
-        enter = stack.enter_async_context
-        migration = _Migration(
-            arguments,
-            output,
-            source,
-            target,
-            [
-                await enter(RemoteAdministration(each.address, each.credential, patience=patience))
-                for each in (source, target)
-            ],
-            [
-                await enter(RemoteNamespace(each.address, each.credential, patience=patience))
-                for each in (source, target)
-            ],
-        )
+    async with ConnectedSides.connected(arguments) as sides:
         with output.interruption.deferred() as asked:
-            return await migration.run(asked)
-
-
-def run_name(source: NamespaceLogin) -> str:
-    """Return the name of the run: the same for the same source, whoever begins it."""
-    digest = hashlib.sha256(source.address.namespace.lower().encode()).hexdigest()[:12]
-    return f"migrate-{digest}"
+            return await _Migration(arguments, output, sides).run(asked)
 
 
 class _Migration:
     """One run."""
 
     def __init__(
-        self,
-        arguments: argparse.Namespace,
-        output: Output,
-        source: NamespaceLogin,
-        target: NamespaceLogin,
-        administrations: Sequence[RemoteAdministration],
-        namespaces: Sequence[RemoteNamespace],
+        self, arguments: argparse.Namespace, output: Output, sides: ConnectedSides
     ) -> None:
         self._arguments = arguments
         self._output = output
-        self._source = source
-        self._target = target
-        self._at_source, self._at_target = administrations
-        self._namespaces = namespaces
-        self._run = run_name(source)
+        self._sides = sides
+        self._source, self._target = sides.source, sides.target
+        self._at_source, self._at_target = sides.at_source, sides.at_target
+        self._run = sides.run
 
     async def run(self, asked: asyncio.Event) -> int:
         """Return the exit code."""
@@ -130,13 +90,13 @@ class _Migration:
         from bridge.operations.migration import order
         from bridge.operations.migration.run_mark import mark_name
 
-        if unfit := unfit_as_target(self._target.name, await self._namespaces[1].server_id()):
+        if unfit := unfit_as_target(self._target.name, await self._sides.to_target.server_id()):
             raise WrongInput(unfit)
         here, meant = await self._read_source()
         units = [each for each in order.copied(here.namespace) if each.path.lower() in meant]
         mark = VerifiedMark(self._at_target, mark_name(self._run, self._arguments.entity), meant)
         found = await mark.find()
-        there, created = await self._read_target(here, meant)
+        there, created = await self._sides.read_target(self._output, here, meant)
         due_after_ms, total = 0, None
         before, empty = here, frozenset[str]()
         if found is not None:
@@ -154,15 +114,15 @@ class _Migration:
             due_after_ms = now_ms() + 1_000 * (made.time.least_s or 0) + RESERVE_MS
             total = made.time.messages * STEPS_PER_MESSAGE
         sides = CopySides(
-            source=self._namespaces[0],
-            target=self._namespaces[1],
+            source=self._sides.from_source,
+            target=self._sides.to_target,
             administration=self._at_source,
             run=self._run,
             at_target=there.of,
             held_empty=empty,
         )
         recount = partial(self._recount, before, meant)
-        record = CopyRecord(self._at_target, self._namespaces[1], self._run)
+        record = CopyRecord(self._at_target, self._sides.to_target, self._run)
         copies = EntityCopies(mark, record, sides, self._output, recount)
         if not await copies.run(units, meant, due_after_ms, total, asked):
             return self._stopped()
@@ -174,30 +134,10 @@ class _Migration:
 
     async def _read_source(self) -> tuple[MigrationSide, set[str]]:
         """Return the source, and the paths that are meant, in lower case."""
-        from bridge.commands.migration_sides import SideReading, chosen
-
-        with self._output.progress(None, "reading definitions") as progress:
-            reading = SideReading(self._at_source, progress)
-            here = await reading.side()
-        meant = chosen(reading.kinds, self._arguments.entity)
-        if not meant:
-            raise WrongInput(f"{self._source.name!r} has no such entity.")
-        for path in sorted(meant):
-            topic, _, name = path.partition("/subscriptions/")
-            if name and topic not in meant:
-                raise WrongInput(f"{path} is copied with its topic alone: name {topic!r}.")
+        here, meant, _ = await self._sides.read_source(
+            self._output, self._arguments.entity, "is copied"
+        )
         return here, meant
-
-    async def _read_target(
-        self, here: MigrationSide, meant: set[str]
-    ) -> tuple[MigrationSide, dict[str, str]]:
-        """Return the target, and when each of its entities was made."""
-        from bridge.commands.migration_sides import SideReading
-
-        names = names_at_target(here, meant)
-        with self._output.progress(None, "reading definitions") as progress:
-            reading = SideReading(self._at_target, progress)
-            return await reading.side(lambda name: name.lower() in names), reading.created
 
     def _plan(self, here: MigrationSide, there: MigrationSide, meant: set[str]) -> MigrationPlan:
         """Return the plan; what a killed run has copied is no refusal.
@@ -308,14 +248,14 @@ class _Migration:
         from bridge.remote.errors import RemoteError
         from bridge.topology.definitions import entities
 
-        recorded = await CopyRecord(self._at_target, self._namespaces[1], self._run).read()
+        recorded = await CopyRecord(self._at_target, self._sides.to_target, self._run).read()
 
         def was_copied(path: str) -> bool:
             found = recorded.get(path.lower())
             made = made_ms(created.get(path.lower())) or 0
             return found is not None and made <= found[1]
 
-        holding = TargetHolding(self._namespaces[1], self._run, there, was_copied)
+        holding = TargetHolding(self._sides.to_target, self._run, there, was_copied)
         part = [each for each in entities(here.namespace) if each.path.lower() in meant]
         try:
             for unit in units:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from bridge.commands.errors import sentence_of
-from bridge.commands.message_path import DEAD_LETTER
 from bridge.commands.migration_peeking import SESSIONS_PAGE
 from bridge.commands.output import Progress
 from bridge.commands.return_settling import SUBSCRIPTIONS, Bringing, settle
@@ -289,24 +288,3 @@ async def _pause(time_s: float, asked: asyncio.Event) -> None:
     """Wait, no longer than until a signal comes."""
     with suppress(TimeoutError):
         await asyncio.wait_for(asked.wait(), max(time_s, 0.0))
-
-
-def places_at(entity: model.Queue | model.Topic, subscriptions: Collection[str]) -> list[CopyPlace]:
-    """Return where the messages of a queue, or of a topic's subscriptions, are.
-
-    Args:
-        subscriptions: paths, in lower case, of those that both sides have.
-    """
-    if isinstance(entity, model.Queue):
-        return [
-            CopyPlace(path=entity.path, has_sessions=entity.requires_session),
-            CopyPlace(path=entity.path + DEAD_LETTER, is_dead=True),
-        ]
-    places = [CopyPlace(path=entity.path)]
-    for series, each in enumerate(entity.subscriptions, start=1):
-        if each.path.lower() in subscriptions:
-            places += [
-                CopyPlace(path=each.path, series=series, has_sessions=each.requires_session),
-                CopyPlace(path=each.path + DEAD_LETTER, series=series, is_dead=True),
-            ]
-    return places

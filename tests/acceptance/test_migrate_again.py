@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from bridge.cli.main import main
-from bridge.commands.migrate_back import back_name
+from bridge.commands.migration_connection import back_name
 from bridge.commands.target import target_named
 from bridge.operations.migration.run_mark import CLOCKS_MS
 from bridge.remote.address import RemoteAddress
@@ -22,9 +21,8 @@ from bridge.remote.namespace import RemoteNamespace
 from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, send
-from tests.acceptance.test_migrate_plan import config
 from tests.acceptance.test_migrate_run import snapshot
-from tests.fixtures.bridge import bridge_of
+from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 
@@ -45,38 +43,23 @@ def bridges(
 ) -> Iterator[tuple[Bridge, Bridge]]:
     """The bridge with the queues, and an empty one."""
     folder = tmp_path_factory.mktemp("again")
-    with ExitStack() as ends:
-        vhosts = [ends.enter_context(broker.fresh_vhost()) for _ in range(2)]
-        topic = {"Name": "events", "Subscriptions": [{"Name": "audit"}]}
-        both = (
-            bridge_of(broker, vhosts[0], config=config(folder, "source", QUEUES, topic)),
-            bridge_of(broker, vhosts[1], config=config(folder, "target", {"other": {}})),
-        )
-        for each in both:
-            ends.callback(each.stop)
-            each.start()
+    topic = {"Name": "events", "Subscriptions": [{"Name": "audit"}]}
+    source = config(folder, "source", QUEUES, topic)
+    target = config(folder, "target", {"other": {}})
+    with two_bridges(broker, source, target) as both:
         yield both
 
 
-class Migrate:
+class Migrate(MigrateCommands):
     """The commands, with both bridges as profiles."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
 
     def __call__(self, verb: str, *words: str) -> Said:
         """Run one that is to watch for a moment, and agrees to all."""
-        return self._said(verb, "--still", "0.5", "--yes", *words)
+        return self.said(verb, "--still", "0.5", "--yes", *words)
 
     def finish(self, *words: str) -> Said:
         """Empty the source."""
-        return self._said("finish", "--yes", target_named("here").address.namespace, *words)
-
-    def _said(self, verb: str, *words: str) -> Said:
-        self._capsys.readouterr()
-        code = main(["migrate", verb, "--from", "here", "--to", "there", *words])
-        out, err = self._capsys.readouterr()
-        return Said(code, out, err)
+        return self.said("finish", "--yes", target_named("here").address.namespace, *words)
 
 
 @pytest.fixture
@@ -87,11 +70,7 @@ def migrate(
     capsys: pytest.CaptureFixture[str],
 ) -> Migrate:
     """The commands; the profiles `here` and `there` are the two bridges."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
-    for name, each in zip(("here", "there"), bridges, strict=True):
-        monkeypatch.setenv(name.upper(), each.connection_string)
-        assert main(["profile", "add", name, "--variable", name.upper()]) == 0
+    add_profiles(bridges, tmp_path, monkeypatch)
     return Migrate(capsys)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,12 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 
-from bridge.cli.main import main
 from bridge.operations.migration.return_effects import BROUGHT
 from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive, send, take, texts
-from tests.acceptance.test_migrate_plan import config
 from tests.acceptance.test_migrate_run import BEGIN, Snapshot, killed, snapshot
-from tests.fixtures.bridge import bridge_of
+from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 
@@ -46,31 +43,18 @@ def bridges(
 ) -> Iterator[tuple[Bridge, Bridge]]:
     """The bridge with the messages, and an empty one."""
     folder = tmp_path_factory.mktemp("migration")
-    with ExitStack() as ends:
-        vhosts = [ends.enter_context(broker.fresh_vhost()) for _ in range(2)]
-        both = (
-            bridge_of(broker, vhosts[0], config=config(folder, "source", QUEUES, TOPIC)),
-            bridge_of(broker, vhosts[1], config=config(folder, "target", {"other": {}})),
-        )
-        for each in both:
-            ends.callback(each.stop)
-            each.start()
+    source = config(folder, "source", QUEUES, TOPIC)
+    target = config(folder, "target", {"other": {}})
+    with two_bridges(broker, source, target) as both:
         yield both
 
 
-class Migrate:
+class Migrate(MigrateCommands):
     """The commands, with both bridges as profiles."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
 
     def __call__(self, verb: str, *words: str) -> Said:
         """Run one."""
-        self._capsys.readouterr()
-        sides = ("--from", "here", "--to", "there", "--still", "1", "--yes")
-        code = main(["migrate", verb, *sides, *words])
-        out, err = self._capsys.readouterr()
-        return Said(code, out, err)
+        return self.said(verb, "--still", "1", "--yes", *words)
 
 
 @pytest.fixture
@@ -81,11 +65,7 @@ def migrate(
     capsys: pytest.CaptureFixture[str],
 ) -> Migrate:
     """The commands; the profiles `here` and `there` are the two bridges."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
-    for name, each in zip(("here", "there"), bridges, strict=True):
-        monkeypatch.setenv(name.upper(), each.connection_string)
-        assert main(["profile", "add", name, "--variable", name.upper()]) == 0
+    add_profiles(bridges, tmp_path, monkeypatch)
     return Migrate(capsys)
 
 

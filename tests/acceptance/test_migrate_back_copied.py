@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ from bridge.operations.migration.run_mark import CLOCKS_MS
 from bridge.testing.process import Bridge
 from tests.acceptance.sdk import client_of, send, take, texts
 from tests.acceptance.test_migrate_back import Migrate, bodies, shows
-from tests.acceptance.test_migrate_plan import config
 from tests.acceptance.test_migrate_run import snapshot
-from tests.fixtures.bridge import bridge_of
+from tests.acceptance.two_bridges import add_profiles, config, two_bridges
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 
@@ -32,15 +30,9 @@ def bridges(
 ) -> Iterator[tuple[Bridge, Bridge]]:
     """The bridge with the messages, and an empty one."""
     folder = tmp_path_factory.mktemp("migration")
-    with ExitStack() as ends:
-        vhosts = [ends.enter_context(broker.fresh_vhost()) for _ in range(2)]
-        both = (
-            bridge_of(broker, vhosts[0], config=config(folder, "source", QUEUES, TOPIC)),
-            bridge_of(broker, vhosts[1], config=config(folder, "target", {"other": {}})),
-        )
-        for each in both:
-            ends.callback(each.stop)
-            each.start()
+    source = config(folder, "source", QUEUES, TOPIC)
+    target = config(folder, "target", {"other": {}})
+    with two_bridges(broker, source, target) as both:
         yield both
 
 
@@ -52,11 +44,7 @@ def migrate(
     capsys: pytest.CaptureFixture[str],
 ) -> Migrate:
     """The commands; the profiles `here` and `there` are the two bridges."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
-    for name, each in zip(("here", "there"), bridges, strict=True):
-        monkeypatch.setenv(name.upper(), each.connection_string)
-        assert main(["profile", "add", name, "--variable", name.upper()]) == 0
+    add_profiles(bridges, tmp_path, monkeypatch)
     return Migrate(capsys)
 
 

@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 
 from bridge.cli.main import main
-from bridge.commands.migrate_run import run_name
+from bridge.commands.migration_connection import run_name
 from bridge.commands.migration_emptying import SourceEmptying, SourceLook
 from bridge.commands.output import Progress
 from bridge.commands.target import target_named
@@ -28,9 +27,8 @@ from bridge.remote.namespace import RemoteNamespace
 from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive, send
-from tests.acceptance.test_migrate_plan import config
 from tests.acceptance.test_migrate_run import BEGIN, Snapshot, digests, fill_many, snapshot
-from tests.fixtures.bridge import bridge_of
+from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
 from tests.fixtures.broker import Broker
 from tests.fixtures.terminal import terminal
 from tests.fixtures.waiting import eventually
@@ -65,15 +63,9 @@ def bridges(
 ) -> Iterator[tuple[Bridge, Bridge]]:
     """The bridge with the messages, and an empty one."""
     folder = tmp_path_factory.mktemp("migration")
-    with ExitStack() as ends:
-        vhosts = [ends.enter_context(broker.fresh_vhost()) for _ in range(2)]
-        both = (
-            bridge_of(broker, vhosts[0], config=config(folder, "source", QUEUES, TOPIC)),
-            bridge_of(broker, vhosts[1], config=config(folder, "target", {"other": {}})),
-        )
-        for each in both:
-            ends.callback(each.stop)
-            each.start()
+    source = config(folder, "source", QUEUES, TOPIC)
+    target = config(folder, "target", {"other": {}})
+    with two_bridges(broker, source, target) as both:
         fill(both[0])
         yield both
 
@@ -113,19 +105,16 @@ def fill(bridge: Bridge) -> None:
             receiver.session.set_state(b"paid")
 
 
-class Migrate:
+class Migrate(MigrateCommands):
     """The command, with both bridges as profiles."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
+        super().__init__(capsys)
         self.namespace = target_named("here").address.namespace
 
     def __call__(self, *words: str) -> Said:
         """Run it."""
-        self._capsys.readouterr()
-        code = main(["migrate", words[0], "--from", "here", "--to", "there", *words[1:]])
-        out, err = self._capsys.readouterr()
-        return Said(code, out, err)
+        return self.said(*words)
 
     def run(self, *entities: str) -> None:
         """Copy entities."""
@@ -145,12 +134,8 @@ def migrate(
     capsys: pytest.CaptureFixture[str],
 ) -> Migrate:
     """The command; the profiles `here` and `there` are the two bridges."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
-    for name, each in zip(("here", "there"), bridges, strict=True):
-        monkeypatch.setenv(name.upper(), each.connection_string)
-        assert main(["profile", "add", name, "--variable", name.upper()]) == 0
+    add_profiles(bridges, tmp_path, monkeypatch)
     return Migrate(capsys)
 
 

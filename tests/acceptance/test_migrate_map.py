@@ -12,7 +12,7 @@ from azure.servicebus import ServiceBusMessage
 from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Busbridge
 from tests.acceptance.sdk import client_of, receive, send
-from tests.acceptance.test_migrate_plan import config
+from tests.acceptance.two_bridges import config
 from tests.fixtures.bridge import bridge_of
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually

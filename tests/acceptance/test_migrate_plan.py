@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,7 @@ from bridge.cli.main import main
 from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive, send
-from tests.fixtures.administration import KEY
-from tests.fixtures.bridge import bridge_of
+from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
 from tests.fixtures.broker import Broker
 from tests.fixtures.terminal import terminal
 from tests.fixtures.waiting import eventually
@@ -48,32 +46,15 @@ ACTIVE, DEFERRED, DEAD, SCHEDULED, COPIES = 5, 2, 3, 1, 4
 IN_SESSIONS = 3
 
 
-def config(folder: Path, name: str, queues: dict[str, dict[str, Any]], *topics: object) -> Path:
-    """Write the entities of a bridge."""
-    rows = [{"Name": queue, "Properties": properties} for queue, properties in queues.items()]
-    namespace = {"Name": name, "Queues": rows, "Topics": list(topics)}
-    path = folder / f"{name}.json"
-    path.write_text(
-        json.dumps({"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}})
-    )
-    return path
-
-
 @pytest.fixture(scope="module")
 def bridges(
     broker: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Bridge, Bridge]]:
     """The bridge with the messages, and the other one."""
     folder = tmp_path_factory.mktemp("migration")
-    with ExitStack() as ends:
-        vhosts = [ends.enter_context(broker.fresh_vhost()) for _ in range(2)]
-        both = (
-            bridge_of(broker, vhosts[0], config=config(folder, "source", SOURCE, TOPIC)),
-            bridge_of(broker, vhosts[1], config=config(folder, "target", TARGET)),
-        )
-        for each in both:
-            ends.callback(each.stop)
-            each.start()
+    source = config(folder, "source", SOURCE, TOPIC)
+    target = config(folder, "target", TARGET)
+    with two_bridges(broker, source, target) as both:
         fill(both[0])
         with client_of(both[1]) as client:
             send(client, "mail", "of the target's own")
@@ -103,19 +84,12 @@ def fill(bridge: Bridge) -> None:
             send(client, "sessions", ServiceBusMessage("s", session_id=f"s{number}"))
 
 
-class Plan:
+class Plan(MigrateCommands):
     """The command, with both bridges as profiles."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
 
     def __call__(self, *words: str) -> Said:
         """Run it."""
-        self._capsys.readouterr()
-        code = main(["migrate", "plan", "--from", "here", "--to", "there", *words])
-        out, err = self._capsys.readouterr()
-        assert KEY[1] not in out + err
-        return Said(code, out, err)
+        return self.said("plan", *words)
 
     def parts(self, *words: str) -> dict[str, list[dict[str, Any]]]:
         """Run it; return its rows by their part."""
@@ -133,13 +107,9 @@ def plan(
     capsys: pytest.CaptureFixture[str],
 ) -> Plan:
     """The command; the profiles `here` and `there` are the two bridges."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "150")
-    for name, each in zip(("here", "there"), bridges, strict=True):
-        monkeypatch.setenv(name.upper(), each.connection_string)
-        assert main(["profile", "add", name, "--variable", name.upper()]) == 0
+    add_profiles(bridges, tmp_path, monkeypatch)
     return Plan(capsys)
 
 

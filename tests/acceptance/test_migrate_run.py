@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,7 @@ from bridge.remote.namespace import RemoteNamespace
 from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive, send, take, texts
-from tests.acceptance.test_migrate_plan import config
-from tests.fixtures.bridge import bridge_of
+from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
 from tests.fixtures.broker import Broker
 from tests.fixtures.terminal import terminal
 from tests.fixtures.waiting import eventually
@@ -79,15 +77,9 @@ def bridges(
 ) -> Iterator[tuple[Bridge, Bridge]]:
     """The bridge with the messages, and an empty one."""
     folder = tmp_path_factory.mktemp("migration")
-    with ExitStack() as ends:
-        vhosts = [ends.enter_context(broker.fresh_vhost()) for _ in range(2)]
-        both = (
-            bridge_of(broker, vhosts[0], config=config(folder, "source", QUEUES, TOPIC)),
-            bridge_of(broker, vhosts[1], config=config(folder, "target", {"other": {}})),
-        )
-        for each in both:
-            ends.callback(each.stop)
-            each.start()
+    source = config(folder, "source", QUEUES, TOPIC)
+    target = config(folder, "target", {"other": {}})
+    with two_bridges(broker, source, target) as both:
         fill(both[0])
         yield both
 
@@ -153,18 +145,12 @@ def digests(found: Snapshot) -> dict[str, dict[int, bytes]]:
     return {path: {n: each.digest for n, each in there.items()} for path, there in found.items()}
 
 
-class Run:
+class Run(MigrateCommands):
     """The command, with both bridges as profiles."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
 
     def __call__(self, *words: str) -> Said:
         """Run it."""
-        self._capsys.readouterr()
-        code = main(["migrate", "run", "--from", "here", "--to", "there", "--still", "1", *words])
-        out, err = self._capsys.readouterr()
-        return Said(code, out, err)
+        return self.said("run", "--still", "1", *words)
 
 
 @pytest.fixture
@@ -175,11 +161,7 @@ def run(
     capsys: pytest.CaptureFixture[str],
 ) -> Run:
     """The command; the profiles `here` and `there` are the two bridges."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
-    for name, each in zip(("here", "there"), bridges, strict=True):
-        monkeypatch.setenv(name.upper(), each.connection_string)
-        assert main(["profile", "add", name, "--variable", name.upper()]) == 0
+    add_profiles(bridges, tmp_path, monkeypatch)
     return Run(capsys)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from bridge.cli.main import main
-from bridge.commands.migrate_run import run_name
+from bridge.commands.migration_connection import run_name
 from bridge.commands.migration_copying import places_of
 from bridge.commands.migration_holding import TargetHolding
 from bridge.commands.migration_mark import VerifiedMark
@@ -31,9 +31,8 @@ from bridge.remote.namespace import RemoteNamespace
 from bridge.remote.patience import Patience
 from bridge.testing.process import Bridge
 from tests.acceptance.sdk import client_of, receive, send
-from tests.acceptance.test_migrate_plan import config
 from tests.acceptance.test_migrate_run import Run, begun, fill_many, marks, there
-from tests.fixtures.bridge import bridge_of
+from tests.acceptance.two_bridges import add_profiles, config, two_bridges
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 
@@ -55,15 +54,9 @@ def bridges(
 ) -> Iterator[tuple[Bridge, Bridge]]:
     """The bridge with the messages, and an empty one."""
     folder = tmp_path_factory.mktemp("migration")
-    with ExitStack() as ends:
-        vhosts = [ends.enter_context(broker.fresh_vhost()) for _ in range(2)]
-        both = (
-            bridge_of(broker, vhosts[0], config=config(folder, "source", QUEUES, TOPIC)),
-            bridge_of(broker, vhosts[1], config=config(folder, "target", {"lively": {}}, TOPIC)),
-        )
-        for each in both:
-            ends.callback(each.stop)
-            each.start()
+    source = config(folder, "source", QUEUES, TOPIC)
+    target = config(folder, "target", {"lively": {}}, TOPIC)
+    with two_bridges(broker, source, target) as both:
         yield both
 
 
@@ -75,11 +68,7 @@ def run(
     capsys: pytest.CaptureFixture[str],
 ) -> Run:
     """The command; the profiles `here` and `there` are the two bridges."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
-    for name, each in zip(("here", "there"), bridges, strict=True):
-        monkeypatch.setenv(name.upper(), each.connection_string)
-        assert main(["profile", "add", name, "--variable", name.upper()]) == 0
+    add_profiles(bridges, tmp_path, monkeypatch)
     return Run(capsys)
 
 

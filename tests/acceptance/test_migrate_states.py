@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from bridge.cli.main import main
-from bridge.commands.migrate_run import run_name
+from bridge.commands.migration_connection import run_name
 from bridge.commands.migration_copying import imported
 from bridge.commands.target import NamespaceLogin
 from bridge.operations.migration.copy_effects import CopyPlace
@@ -35,8 +34,7 @@ from bridge.wire.amqp10.scalars import Int, Long
 from bridge.wire.mapping import sections
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, send
-from tests.acceptance.test_migrate_plan import config
-from tests.fixtures.bridge import bridge_of
+from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 
@@ -101,30 +99,18 @@ def bridges(
 ) -> Iterator[tuple[Bridge, Bridge]]:
     """The bridge with the sessions, and an empty one."""
     folder = tmp_path_factory.mktemp("states")
-    with ExitStack() as ends:
-        vhosts = [ends.enter_context(broker.fresh_vhost()) for _ in range(2)]
-        both = (
-            bridge_of(broker, vhosts[0], config=config(folder, "source", QUEUES, TOPIC)),
-            bridge_of(broker, vhosts[1], config=config(folder, "target", {"other": {}})),
-        )
-        for each in both:
-            ends.callback(each.stop)
-            each.start()
+    source = config(folder, "source", QUEUES, TOPIC)
+    target = config(folder, "target", {"other": {}})
+    with two_bridges(broker, source, target) as both:
         yield both
 
 
-class Commands:
+class Commands(MigrateCommands):
     """The commands, with both bridges as profiles."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
 
     def __call__(self, verb: str, *words: str) -> Said:
         """Do one."""
-        self._capsys.readouterr()
-        code = main(["migrate", verb, *WORDS, *words])
-        out, err = self._capsys.readouterr()
-        return Said(code, out, err)
+        return self.said(verb, *words)
 
     def run(self, *paths: str) -> Said:
         """Copy."""
@@ -143,11 +129,7 @@ def migrate(
     capsys: pytest.CaptureFixture[str],
 ) -> Commands:
     """The commands; the profiles `here` and `there` are the two bridges."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
-    for name, each in zip(("here", "there"), bridges, strict=True):
-        monkeypatch.setenv(name.upper(), each.connection_string)
-        assert main(["profile", "add", name, "--variable", name.upper()]) == 0
+    add_profiles(bridges, tmp_path, monkeypatch)
     return Commands(capsys)
 
 

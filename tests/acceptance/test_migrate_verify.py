@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,10 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 
-from bridge.cli.main import main
 from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive
-from tests.acceptance.test_migrate_plan import config
-from tests.fixtures.administration import KEY
-from tests.fixtures.bridge import bridge_of
+from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
 from tests.fixtures.broker import Broker
 
 BOTH: dict[str, dict[str, Any]] = {"same": {}, "planted": {}, "sessions": {"RequiresSession": True}}
@@ -37,19 +33,12 @@ def bridges(
 ) -> Iterator[tuple[Bridge, Bridge]]:
     """Two bridges: the second has other messages at some numbers."""
     folder = tmp_path_factory.mktemp("verification")
-    with ExitStack() as ends:
-        vhosts = [ends.enter_context(broker.fresh_vhost()) for _ in range(2)]
-        entities = (BOTH, {**BOTH, "there-alone": {}})
-        both = [
-            bridge_of(broker, vhost, config=config(folder, f"n{number}", queues, TOPIC))
-            for number, (vhost, queues) in enumerate(zip(vhosts, entities, strict=True))
-        ]
-        for each in both:
-            ends.callback(each.stop)
-            each.start()
+    source = config(folder, "n0", BOTH, TOPIC)
+    target = config(folder, "n1", {**BOTH, "there-alone": {}}, TOPIC)
+    with two_bridges(broker, source, target) as both:
         fill(both[0], is_planted=False)
         fill(both[1], is_planted=True)
-        yield both[0], both[1]
+        yield both
 
 
 def fill(bridge: Bridge, *, is_planted: bool) -> None:
@@ -101,20 +90,12 @@ def settle(client: Any, queue: str, *, is_planted: bool) -> None:
             assert receive(dead)[0].sequence_number == DEAD
 
 
-class Verify:
+class Verify(MigrateCommands):
     """The command, with both bridges as profiles."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
 
     def __call__(self, *words: str) -> Said:
         """Run it, without what differs between two bridges that were sent the same."""
-        self._capsys.readouterr()
-        line = ["migrate", "verify", "--from", "here", "--to", "there", *words]
-        code = main([*line, "--leave-out", "enqueued_time"])
-        out, err = self._capsys.readouterr()
-        assert KEY[1] not in out + err
-        return Said(code, out, err)
+        return self.said("verify", *words, "--leave-out", "enqueued_time")
 
 
 @pytest.fixture
@@ -125,11 +106,7 @@ def verify(
     capsys: pytest.CaptureFixture[str],
 ) -> Verify:
     """The command; the profiles `here` and `there` are the two bridges."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
-    for name, each in zip(("here", "there"), bridges, strict=True):
-        monkeypatch.setenv(name.upper(), each.connection_string)
-        assert main(["profile", "add", name, "--variable", name.upper()]) == 0
+    add_profiles(bridges, tmp_path, monkeypatch)
     return Verify(capsys)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridge.cli.main import main
-from tests.acceptance.test_migrate_plan import config
+from tests.acceptance.two_bridges import config
 from tests.crash.migration_runs import is_over, judge, play
 from tests.crash.migration_stage import (
     QUEUES,

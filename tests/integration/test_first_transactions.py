@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
@@ -21,7 +20,8 @@ from bridge.topology.parts import bound_by_own_name
 from bridge.wire import commits
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
-from tests.integration.door import Door, open_door
+from tests.integration.door import Door
+from tests.integration.transacting import member
 
 AUDIT, OTHER = "events/subscriptions/audit", "events/subscriptions/other"
 QUEUES = (model.Queue(name="orders"), model.Queue(name="plain"))
@@ -33,23 +33,10 @@ TOPIC = model.Topic(
 )
 
 
-@asynccontextmanager
-async def member(endpoint: Endpoint, broker: Broker, *queues: model.Queue) -> AsyncIterator[Door]:
-    """Start a bridge that tells the others what it knows."""
-    async with open_door(endpoint, broker.management_url, *queues, with_sidecar=False) as opened:
-        telling = asyncio.create_task(opened.namespace.membership.run())
-        try:
-            await until(lambda: opened.namespace.membership.knows(commits.FEATURE))
-            yield opened
-        finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
-
-
 @pytest_asyncio.fixture
 async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
     """A bridge whose client commits."""
-    async with member(endpoint, broker, *QUEUES) as opened:
+    async with member(endpoint, broker.management_url, *QUEUES, with_sidecar=False) as opened:
         await opened.namespace.apply(model.Namespace(queues=QUEUES, topics=(TOPIC,)))
         yield opened
 
@@ -57,7 +44,7 @@ async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
 @pytest_asyncio.fixture
 async def beside(door: Door, endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
     """Another one, known to the first."""
-    async with member(endpoint, broker) as opened:
+    async with member(endpoint, broker.management_url, with_sidecar=False) as opened:
         other = opened.namespace.membership.standbys.own
         await until(lambda: other in door.namespace.membership._features)
         yield opened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.commands.migrate_run import run_name
+from bridge.commands.migration_connection import run_name
 from bridge.commands.migration_copying import imported, places_of
 from bridge.commands.migration_holding import check_free
 from bridge.commands.target import NamespaceLogin

@@ -1,0 +1,113 @@
+"""Both namespaces of a migration, for a command that works on them."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from bridge.commands.errors import WrongInput
+from bridge.commands.migrate_plan import names_at_target
+from bridge.commands.migration_options import sides_of
+from bridge.commands.output import Output
+from bridge.commands.target import NamespaceLogin
+
+if TYPE_CHECKING:
+    from bridge.operations.migration.plan import MigrationSide
+    from bridge.remote.administration import RemoteAdministration
+    from bridge.remote.namespace import RemoteNamespace
+
+PATIENCE_S: Final = 300.0
+"""How long a namespace may be busy or away: a bridge or RabbitMQ is started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedSides:
+    """Source and target: their logins, administrations and namespaces."""
+
+    source: NamespaceLogin
+    target: NamespaceLogin
+    at_source: RemoteAdministration
+    at_target: RemoteAdministration
+    from_source: RemoteNamespace
+    to_target: RemoteNamespace
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, arguments: argparse.Namespace) -> AsyncIterator[ConnectedSides]:
+        """Connect to the namespaces that a command names; raises what `sides_of` raises."""
+        from bridge.remote.administration import RemoteAdministration
+        from bridge.remote.namespace import RemoteNamespace
+        from bridge.remote.patience import Patience
+
+        sides = sides_of(arguments)
+        patience = Patience(total_s=PATIENCE_S)
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            at_source, at_target = [
+                await enter(RemoteAdministration(each.address, each.credential, patience=patience))
+                for each in sides
+            ]
+            from_source, to_target = [
+                await enter(RemoteNamespace(each.address, each.credential, patience=patience))
+                for each in sides
+            ]
+            yield cls(*sides, at_source, at_target, from_source, to_target)
+
+    @property
+    def run(self) -> str:
+        """The name of the run that copies: the same for the same source, whoever begins it."""
+        return run_name(self.source)
+
+    async def read_source(
+        self, output: Output, patterns: Sequence[str], is_moved: str
+    ) -> tuple[MigrationSide, set[str], dict[str, str]]:
+        """Return the source, the paths that are meant, and when each was made, in lower case.
+
+        Args:
+            is_moved: what the command does to an entity, for the text of a refusal.
+
+        Raises:
+            WrongInput: there is none, or a subscription is meant without its topic.
+        """
+        from bridge.commands.migration_sides import SideReading, chosen
+
+        with output.progress(None, "reading definitions") as progress:
+            reading = SideReading(self.at_source, progress)
+            side = await reading.side()
+        meant = chosen(reading.kinds, patterns)
+        if not meant:
+            raise WrongInput(f"{self.source.name!r} has no such entity.")
+        for path in sorted(meant):
+            topic, _, name = path.partition("/subscriptions/")
+            if name and topic not in meant:
+                raise WrongInput(f"{path} {is_moved} with its topic alone: name {topic!r}.")
+        return side, meant, reading.created
+
+    async def read_target(
+        self, output: Output, here: MigrationSide, meant: set[str]
+    ) -> tuple[MigrationSide, dict[str, str]]:
+        """Return what the target has of the paths that are meant, and when each was made."""
+        from bridge.commands.migration_sides import SideReading
+
+        names = names_at_target(here, meant)
+        with output.progress(None, "reading definitions") as progress:
+            reading = SideReading(self.at_target, progress)
+            return await reading.side(lambda name: name.lower() in names), reading.created
+
+
+def run_name(source: NamespaceLogin) -> str:
+    """Return the name of the run that copies a source: the same whoever begins it."""
+    return f"migrate-{_digest(source)}"
+
+
+def back_name(source: NamespaceLogin) -> str:
+    """Return the name of the run that goes back to a source, likewise."""
+    return f"migrate-back-{_digest(source)}"
+
+
+def _digest(source: NamespaceLogin) -> str:
+    return hashlib.sha256(source.address.namespace.lower().encode()).hexdigest()[:12]
