@@ -7,6 +7,7 @@ from typing import Protocol
 
 from bridge.message.envelopes import ImportedMessage
 from bridge.model.name import EntityPath
+from bridge.wire.series_numbers import SeriesNumbers
 
 
 class StateImportVerbs(Protocol):
@@ -51,6 +52,21 @@ class ImportVerbs(Protocol):
             EntityNotFound: there is none of this name.
             EntityConflict: the run does not hold it.
             ServerBusy: a bridge of the namespace cannot import.
+        """
+
+    async def last_numbers(self, path: EntityPath, run: str) -> list[SeriesNumbers]:
+        """Return the last number of each partition of an entity, or of a subscription.
+
+        It is told behind all that was imported before.
+
+        Args:
+            path: a queue, topic or subscription.
+
+        Raises:
+            EntityNotFound: there is none of this name.
+            EntityConflict: the run does not hold it.
+            ServerBusy: a bridge of the namespace does not tell it, or there is no leader.
+            OperationTimeout: there is no answer.
         """
 
     async def store(self, path: EntityPath, run: str, batch: Sequence[ImportedMessage]) -> None:

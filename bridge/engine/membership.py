@@ -34,7 +34,12 @@ from bridge.model.errors import ServiceBusError
 from bridge.wire import commits
 from bridge.wire.basic import Table, text
 from bridge.wire.link_properties import IMPORT, RELAY_SOURCE, RELAY_SUBSCRIPTION
-from bridge.wire.own_operations import HOLD, IMPORT_SESSION_STATE, MOVE_SCHEDULED_MESSAGES
+from bridge.wire.own_operations import (
+    HOLD,
+    IMPORT_SESSION_STATE,
+    LAST_NUMBERS,
+    MOVE_SCHEDULED_MESSAGES,
+)
 from bridge.wire.reply import encode_done
 from bridge.wire.sessions import PING, content
 
@@ -67,6 +72,7 @@ FEATURES = frozenset(
         MOVE_SCHEDULED_MESSAGES,
         commits.FEATURE,
         IMPORT_SESSION_STATE,
+        LAST_NUMBERS,
     }
 )
 """What this version knows, and a leader of an older one does not: link properties and operations of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -12,6 +11,7 @@ from bridge.model.entity import Rule
 from bridge.remote.connection import RemoteConnection
 from bridge.remote.delivery import RemoteDelivery
 from bridge.remote.errors import RemoteRefused, answer_of
+from bridge.remote.locked_by_number import LockedByNumber as LockedByNumber
 from bridge.remote.message import RemoteMessage
 from bridge.remote.outcomes import Abandon, Complete, DeadLetter, Defer, Release, RemoteOutcome
 from bridge.remote.receiver import ReceiveMode
@@ -37,23 +37,6 @@ ALL_MS = 253_402_300_800_000
 """`last-updated-time` of all sessions with messages or a state: .NET's DateTime.MaxValue."""
 
 Body = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockedByNumber:
-    """What has become of messages that were to be locked by their numbers.
-
-    Attributes:
-        deliveries: the locked ones, in the order of their numbers.
-        unavailable: numbers of those that are there, and that no receiver can have now.
-        unreached: numbers of those that stand behind more messages than the bridge may hold.
-        missing: numbers that no message has.
-    """
-
-    deliveries: Sequence[RemoteDelivery]
-    unavailable: Sequence[int]
-    unreached: Sequence[int]
-    missing: Sequence[int]
 
 
 class RemoteManagement:
@@ -278,6 +261,15 @@ class RemoteManagement:
     async def release(self, run: str) -> None:
         """End a run's hold of the entity, likewise; nothing changes when nobody holds it."""
         await self._ask(own_operations.RELEASE, {"run": run}, is_read=True)
+
+    async def last_numbers(self, run: str) -> list[tuple[int, bool]]:
+        """Return how far the numbers are of an entity that a run holds, by partition (Manage).
+
+        Each with whether an import is known to have it; behind all that was imported before.
+        """
+        found = await self._ask(own_operations.LAST_NUMBERS, {"run": run}, is_read=True)
+        numbers, imported = _items(found.get("last-numbers")), _items(found.get("imported"))
+        return [(int(each), bool(known)) for each, known in zip(numbers, imported, strict=True)]
 
     async def import_session_state(self, run: str, session_id: str, state: bytes | None) -> None:
         """Store a session's state, or clear it, while a run holds the entity (Manage)."""

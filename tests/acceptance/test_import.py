@@ -416,6 +416,8 @@ async def test_copies_of_a_topic_are_imported_past_the_rules(bridge: Any) -> Non
         for each in both:
             await each.hold(RUN)
         imports = await namespace.sender(TOPIC, import_run=RUN)
+        for each in (topic, *both):
+            assert await each.last_numbers(RUN) == [(0, False)]
         transfer = [
             message(3, subscription="one", topics_number=10, deliveries=2),
             message(40, subscription="two", topics_number=10),
@@ -425,6 +427,8 @@ async def test_copies_of_a_topic_are_imported_past_the_rules(bridge: Any) -> Non
         ]
         for _ in range(2):
             await imports.send(transfer)
+        lasts = [await each.last_numbers(RUN) for each in (topic, *both)]
+        assert lasts == [[(2**40 + 9, True)], [(7, True)], [(41, True)]]
         found = await peeked_at_last(namespace, ONE, [3, 7])
         assert [(each.state, each.delivery_count) for each in found.values()] == [
             ("active", 2),
@@ -437,6 +441,8 @@ async def test_copies_of_a_topic_are_imported_past_the_rules(bridge: Any) -> Non
         await peeked_at_last(namespace, TOPIC, [2**40 + 9])
         for each in (topic, *both):
             await each.release(RUN)
+            with pytest.raises(RemoteRefused, match="is not held by"):
+                await each.last_numbers(RUN)
         await (await namespace.sender(TOPIC)).send([RemoteMessage.of(data=b"new")])
         receiver = await namespace.receiver(ONE, "receive-and-delete")
         got = [each.message for each in await take(receiver, 2)]

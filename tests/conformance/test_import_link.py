@@ -23,6 +23,8 @@ from bridge.remote.message import RemoteMessage
 from bridge.remote.namespace import RemoteNamespace
 from bridge.remote.patience import Patience
 from bridge.wire.amqp10.scalars import Long, Timestamp
+from bridge.wire.gaps import OWN
+from bridge.wire.series_numbers import SeriesNumbers
 from tests.bench.memory_namespace import MemoryNamespace
 from tests.conformance.remote import remote
 from tests.conformance.served import QUEUE, gateway
@@ -53,6 +55,11 @@ class AnsweredImports(MemoryNamespace):
         """The run `run-1` holds the queue."""
         if run != "run-1":
             raise EntityConflict("another run's")
+
+    async def last_numbers(self, path: EntityPath, run: str) -> list[SeriesNumbers]:
+        """As of two partitions, the second one's given to an import."""
+        self.check(path, run)
+        return [SeriesNumbers(OWN, 0, 7, False), SeriesNumbers(OWN, 1, 2**48 + 3, True)]
 
     async def store(self, path: EntityPath, run: str, batch: Sequence[ImportedMessage]) -> None:
         """Store a transfer, or raise the next answer."""
@@ -121,3 +128,14 @@ async def test_a_run_holds_what_takes_its_link() -> None:
         assert await holds(client, "q", "run-1")
         assert not await holds(client, "q", "run-2")
         assert namespace.asked == 0
+
+
+async def test_the_last_numbers_are_told_to_the_run_that_holds() -> None:
+    """Of each partition, and whether an import has it; with the right Manage, of a whole entity."""
+    async with importing() as (client, _):
+        management = client.management_of("q")
+        assert await management.last_numbers("run-1") == [(7, False), (2**48 + 3, True)]
+        with pytest.raises(RemoteRefused, match="another run's"):
+            await management.last_numbers("other")
+        with pytest.raises(RemoteRefused, match="held as a whole"):
+            await client.management_of("q/$deadletterqueue").last_numbers("run-1")

@@ -17,6 +17,7 @@ from bridge.remote.credentials import SharedKey
 from bridge.remote.errors import RemoteRefused, RemoteUnauthorized
 from bridge.remote.management import RemoteManagement
 from bridge.remote.namespace import RemoteNamespace
+from bridge.wire.series_numbers import SeriesNumbers
 from tests.bench.memory_namespace import MemoryNamespace
 from tests.conformance.door import ROOT_RULE
 from tests.conformance.remote import ONCE, ROOT, remote
@@ -53,6 +54,10 @@ class StateImports:
 
     def check(self, path: EntityPath, run: str) -> None:
         """No link imports here."""
+        raise NotImplementedError
+
+    async def last_numbers(self, path: EntityPath, run: str) -> list[SeriesNumbers]:
+        """Nor are there numbers."""
         raise NotImplementedError
 
     async def store(self, path: EntityPath, run: str, batch: Sequence[ImportedMessage]) -> None:

@@ -13,10 +13,12 @@ from bridge.message.envelopes import ImportedMessage
 from bridge.model import entity as model
 from bridge.model.availability import check_held
 from bridge.model.errors import EntityNotFound, NotAllowed
-from bridge.model.name import EntityPath, short_id
+from bridge.model.name import EntityPath, parse_path, short_id
 from bridge.topology.definitions import incarnation_of
 from bridge.wire.gaps import OWN
 from bridge.wire.link_properties import IMPORT
+from bridge.wire.own_operations import LAST_NUMBERS
+from bridge.wire.series_numbers import SeriesNumbers
 
 
 class KnownEntities(Protocol):
@@ -55,6 +57,18 @@ class Importing:
         """Check that a run may import messages into an entity; see `ImportVerbs.check`."""
         self._check_known(IMPORT)
         check_held(self._directory.entity(path), run)
+
+    async def last_numbers(self, path: EntityPath, run: str) -> list[SeriesNumbers]:
+        """Return how far an entity's numbers are; see `ImportVerbs.last_numbers`."""
+        self._check_known(LAST_NUMBERS)
+        entity = self._directory.entity(path)
+        check_held(entity, run)
+        short, front = OWN, path
+        if isinstance(entity, model.Subscription):
+            short, front = short_id(incarnation_of(entity)), parse_path(entity.topic)
+        found = await self._sending.last_numbers(self._directory.send_entity(front), run)
+        numbers = [each for each in found if each.short == short]
+        return numbers or [SeriesNumbers(short, 0, 0, is_imported=False)]
 
     async def store(self, path: EntityPath, run: str, batch: Sequence[ImportedMessage]) -> None:
         """Store all messages or none; see `ImportVerbs.store`."""

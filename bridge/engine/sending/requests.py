@@ -33,10 +33,11 @@ from bridge.model.tiers import sendable_bytes_max
 from bridge.topology import names
 from bridge.topology.entity_table import Changes
 from bridge.topology.policy import MEBIBYTE
-from bridge.wire import envelope
+from bridge.wire import envelope, series_numbers
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.imported import run_digest
 from bridge.wire.reply import Done
+from bridge.wire.series_numbers import SeriesNumbers
 
 FULL_S = 10.0
 """The time that an entity counts as full after its queue has refused a message: longer than its
@@ -221,6 +222,11 @@ class Sending:
         body = envelope.encode(Operation.IMPORT, run_digest(run), items)
         self._check_size(entity, len(body))
         await self.ask_leader(entity, body)
+
+    async def last_numbers(self, entity: model.SendEntity, run: str) -> list[SeriesNumbers]:
+        """Return how far an entity's numbers are, behind all that the run has imported."""
+        body = envelope.encode(Operation.IMPORT, run_digest(run), ())
+        return series_numbers.decode((await self.ask_leader(entity, body)).content)
 
     async def cancel(self, entity: model.SendEntity, numbers: Sequence[int]) -> None:
         """Remove scheduled messages, all of them or none."""

@@ -24,7 +24,7 @@ from bridge.machine.inbox.scheduled_moves import MOVED_MAX
 from bridge.model.availability import check_run
 from bridge.model.entity import Right
 from bridge.model.errors import ArgumentOutOfRange, NotAllowed, ServiceBusError
-from bridge.model.name import EntityPath, SubQueue
+from bridge.model.name import EntityPath, SubQueue, parse_path
 from bridge.wire import own_operations
 from bridge.wire.amqp10.types import Array
 from bridge.wire.mapping.common_values import Form
@@ -98,6 +98,15 @@ async def _release(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> B
     return {}
 
 
+async def _last_numbers(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
+    run = check_run(body.get("run"))
+    found = await namespace.importing.last_numbers(parse_path(_whole(path)), run)
+    return {
+        "last-numbers": Array("long", tuple(each.last for each in found)),
+        "imported": Array("boolean", tuple(each.is_imported for each in found)),
+    }
+
+
 def _whole(path: EntityPath) -> str:
     """Return the path of a queue, topic or subscription."""
     if path.sub_queue is not SubQueue.NONE:
@@ -108,6 +117,7 @@ def _whole(path: EntityPath) -> str:
 OWN_OPERATIONS: Final[dict[str, NodeOperation]] = {
     own_operations.HOLD: NodeOperation(Right.MANAGE, _hold),
     own_operations.RELEASE: NodeOperation(Right.MANAGE, _release),
+    own_operations.LAST_NUMBERS: NodeOperation(Right.MANAGE, _last_numbers),
     own_operations.LOCK_MESSAGES: NodeOperation(Right.LISTEN, _lock_messages, shows_messages=True),
     own_operations.RELEASE_MESSAGES: NodeOperation(Right.LISTEN, _release_messages),
     own_operations.MOVE_SCHEDULED_MESSAGES: NodeOperation(Right.SEND, _move_scheduled_messages),

@@ -48,6 +48,10 @@ class ImportedMessages:
         """Whether this very message was imported under this number."""
         return self._identities.get((short, number)) == identity
 
+    def has_number(self, short: bytes, number: int) -> bool:
+        """Whether a message was imported under this number, as far as is known."""
+        return (short, number) in self._identities
+
     def note(self, short: bytes, number: int, identity: bytes, *, is_deferred: bool) -> None:
         """Note a message; the same one is counted once."""
         identities = self._identities

@@ -11,6 +11,8 @@ or refused with a condition.
     imported before            the same message: nothing is published
     not above the last number  the transfer is refused: the number is another message's
 
+A transfer without messages is answered with the last numbers, behind all that came before it.
+
 Nothing is decided by a clock or by chance: a transfer that a killed term had begun is completed in
 the next one.
 """
@@ -37,10 +39,11 @@ from bridge.model.errors import (
     ServiceBusError,
 )
 from bridge.topology.parts import DEFERRED_MAX
-from bridge.wire import reply, stamp
+from bridge.wire import reply, series_numbers, stamp
 from bridge.wire.envelope import Item
 from bridge.wire.gaps import OWN, Gap
 from bridge.wire.imported import DEFERRED, SCHEDULED, Imported, run_digest
+from bridge.wire.series_numbers import SeriesNumbers
 
 SOON_MS = 5_000
 """A scheduled message waits in a bucket that opens so far ahead at least, also when it is due: the
@@ -106,7 +109,7 @@ class Imports:
         else:
             # What a killed term had stored of it is stored, and may lack its place.
             wanted = [(item, known) for item in command.items if (known := self._known(item))]
-            if len(wanted) < len(command.items):
+            if len(wanted) < len(command.items) or not command.items:
                 refusal = EntityConflict(NOT_HELD.format(path=entity.path))
         publications: list[Publication] = []
         unplaced: list[Unplaced] = []
@@ -128,12 +131,26 @@ class Imports:
             return Applied(publications, refused(command, refusal).answer, unplaced)
         answer = None
         if command.reply_to is not None:
-            numbers = [_said(item).number for item in command.items]
             # What came before may be on its way still.
-            answer = SenderAnswer(command.reply_to, reply.encode_done(numbers), after_all=True)
+            answer = SenderAnswer(command.reply_to, self._done(command), after_all=True)
             if not publications:
                 publications.append(self._journal.note_uses(self._memory))
         return Applied(publications, answer, unplaced)
+
+    def _done(self, command: ImportCommand) -> bytes:
+        if command.items:
+            return reply.encode_done([_said(item).number for item in command.items])
+        return reply.encode_found(series_numbers.encode(self._series_numbers()))
+
+    def _series_numbers(self) -> list[SeriesNumbers]:
+        """Return the last numbers: of each partition, then of the subscriptions that have some."""
+        memory = self._memory
+        lasts = [(OWN, partition, last) for partition, last in enumerate(memory.counters)]
+        lasts += [(short, 0, last) for short, last in memory.subscriptions.items()]
+        return [
+            SeriesNumbers(short, partition, last, memory.imported.has_number(short, last))
+            for short, partition, last in lasts
+        ]
 
     def _wanted(
         self, command: ImportCommand, entity: SendEntity

@@ -26,7 +26,7 @@ from bridge.model.name import short_id
 from bridge.model.number import compose
 from bridge.topology import names
 from bridge.topology.parts import DEFERRED_MAX
-from bridge.wire import envelope, headers, reply, stamp
+from bridge.wire import envelope, headers, reply, series_numbers, stamp
 from bridge.wire.basic import Properties, Table
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.gaps import OWN
@@ -418,6 +418,80 @@ def test_a_transfer_is_refused_as_a_whole(
     assert (refusal.condition, list(applied.publications)) == (condition, [])
     assert "nothing of the transfer is stored" in refusal.description
     assert before == (memory.counters, memory.subscriptions, len(memory.imported))
+
+
+def told(rabbit: Rabbit, run: str = RUN) -> dict[tuple[bytes, int], tuple[int, bool]] | reply.Reply:
+    """What a transfer without messages is answered."""
+    assert rabbit.sequencer is not None
+    applied = rabbit.sequencer.apply(command_of([], run), NOW_MS)
+    assert applied.answer is not None
+    found = answer_of(applied)
+    if isinstance(found, reply.Refusal):
+        return found
+    assert applied.answer.after_all
+    rabbit.take(applied, len(applied.publications), len(applied.publications))
+    decoded = series_numbers.decode(found.content)
+    return {(each.short, each.partition): (each.last, each.is_imported) for each in decoded}
+
+
+def test_a_transfer_without_messages_is_answered_with_the_last_numbers() -> None:
+    """Also in the next term; what was sent meanwhile is no import."""
+    rabbit = Rabbit(TOPIC)
+    sequencer = rabbit.begin()
+    assert told(rabbit) == {(OWN, 0): (0, False)}
+    copy = Source(7, ACTIVE, False, ONE, 9).item()
+    applied = sequencer.apply(command_of([copy]), NOW_MS)
+    rabbit.take(applied, len(applied.publications), len(applied.publications))
+    expected = {(OWN, 0): (9, False), (ONE, 0): (7, True)}
+    assert told(rabbit) == expected
+    rabbit.begin()
+    assert told(rabbit) == expected
+
+
+def test_the_last_number_of_each_partition_is_told() -> None:
+    """A number that was sent for is none of an import."""
+    rabbit = Rabbit(PARTITIONED)
+    sequencer = rabbit.begin()
+    sequencer.apply(command_of([Source(compose(3, 8), ACTIVE, False).item()]), NOW_MS)
+    found = told(rabbit)
+    assert isinstance(found, dict)
+    assert found.pop((OWN, 3)) == (compose(3, 8), True)
+    assert found == {(OWN, each): (compose(each, 0), False) for each in range(16) if each != 3}
+    sequencer.memory.counters[3] += 1
+    found = told(rabbit)
+    assert isinstance(found, dict)
+    assert found[OWN, 3] == (compose(3, 9), False)
+
+
+def test_last_numbers_are_told_to_the_run_that_holds_alone() -> None:
+    """Nobody else may take them for his."""
+    rabbit = Rabbit()
+    rabbit.begin()
+    refusal = told(rabbit, "another")
+    assert isinstance(refusal, reply.Refusal)
+    assert refusal.condition == "com.microsoft:precondition-failed"
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.binary(min_size=6, max_size=6),
+            st.integers(0, 15),
+            st.integers(0, 2**63 - 1),
+            st.booleans(),
+        )
+    )
+)
+def test_last_numbers_are_read_as_they_were_written(
+    rows: list[tuple[bytes, int, int, bool]],
+) -> None:
+    """Bytes that are cut are none."""
+    found = [series_numbers.SeriesNumbers(*each) for each in rows]
+    raw = series_numbers.encode(found)
+    assert series_numbers.decode(raw) == found
+    if raw:
+        with pytest.raises(ValueError, match="bytes of numbers"):
+            series_numbers.decode(raw[:-1])
 
 
 def test_more_deferred_messages_than_an_entity_may_have_are_refused() -> None:
