@@ -116,6 +116,7 @@ def live(client: ServiceBusClient, deferred: int, scheduled: int) -> None:
         sender.schedule_messages(ServiceBusMessage("new later"), DUE)
 
 
+@pytest.mark.long
 def test_the_source_has_afterwards_what_the_target_has_not_settled(
     bridges: tuple[Bridge, Bridge], migrate: Migrate
 ) -> None:
@@ -182,6 +183,7 @@ def test_the_source_has_afterwards_what_the_target_has_not_settled(
         assert texts(found) == ["4", "5", "6", "new 1", "new 2", "new 3"]
 
 
+@pytest.mark.long
 def test_states_of_sessions_and_copies_of_subscriptions_come_back(
     bridges: tuple[Bridge, Bridge], migrate: Migrate
 ) -> None:
@@ -299,6 +301,7 @@ def check_back(source: Bridge, queue: str, wanted: list[str]) -> None:
     assert sorted(each.message.data.decode() for each in found) == wanted
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("migrate")
 def test_a_command_that_is_killed_goes_on_where_both_sides_are(
     bridges: tuple[Bridge, Bridge], migrate: Migrate
@@ -327,6 +330,7 @@ def test_a_command_that_is_killed_goes_on_where_both_sides_are(
     check_back(source, "many", wanted)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("migrate")
 def test_a_command_goes_on_when_either_bridge_was_killed(
     bridges: tuple[Bridge, Bridge], migrate: Migrate

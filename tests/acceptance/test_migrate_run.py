@@ -271,6 +271,7 @@ def check_moved(both: tuple[Bridge, Bridge], queue: str, before: Snapshot) -> No
         send(client, queue, "lives")
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_goes_on_where_the_target_is(
     bridges: tuple[Bridge, Bridge], run: Run
 ) -> None:
@@ -296,6 +297,7 @@ def test_a_run_that_is_killed_goes_on_where_the_target_is(
     check_moved(bridges, "killed", before)
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_while_it_cancels_goes_on_with_that(
     bridges: tuple[Bridge, Bridge], run: Run
 ) -> None:
@@ -344,6 +346,7 @@ def marks(target: Bridge) -> list[str]:
     return asyncio.run(found())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("run")
 def test_a_run_goes_on_when_either_bridge_was_killed(bridges: tuple[Bridge, Bridge]) -> None:
     """What had no answer is imported again, and is there once."""

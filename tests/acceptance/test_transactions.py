@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from bridge.testing.process import Bridge
 from tests.acceptance.proton_transactions import ProtonClient
 from tests.acceptance.sdk import client_of, expect_silence, send, take, texts
@@ -56,6 +58,7 @@ def test_what_is_received_and_sent_is_committed_together(bridge: Bridge) -> None
             expect_silence(receiver, for_s=7.0)
 
 
+@pytest.mark.long
 def test_a_rollback_leaves_the_message_and_sends_nothing(bridge: Bridge) -> None:
     """The lock goes on, and the message comes again when it has ended."""
     queue = "rollbacks"
@@ -71,6 +74,7 @@ def test_a_rollback_leaves_the_message_and_sends_nothing(bridge: Bridge) -> None
         assert left_in(bridge, queue, 1) == ["order"]
 
 
+@pytest.mark.long
 def test_a_dead_client_rolls_back(bridge: Bridge) -> None:
     """What it had in a transaction is as if it had never been asked for."""
     queue = "dead-clients"
@@ -97,6 +101,7 @@ def test_a_commit_right_behind_its_sends(bridge: Bridge) -> None:
     assert left_in(bridge, queue, 50) == [str(number) for number in range(50)]
 
 
+@pytest.mark.long
 def test_transactions_one_after_the_other(bridge: Bridge) -> None:
     """Each message is answered once."""
     queue, count = "many", 20
@@ -113,6 +118,7 @@ def test_transactions_one_after_the_other(bridge: Bridge) -> None:
     assert left_in(bridge, queue, count) == [f"answer-{number}" for number in range(count)]
 
 
+@pytest.mark.long
 def test_an_unknown_id(bridge: Bridge) -> None:
     """The operation is refused, and so is the discharge."""
     with proton(bridge) as peer:
@@ -126,6 +132,7 @@ def test_an_unknown_id(bridge: Bridge) -> None:
             expect_silence(receiver)
 
 
+@pytest.mark.long
 def test_a_message_received_from_one_queue_and_sent_to_another(bridge: Bridge) -> None:
     """By way of the first, when the coordinator is the first link of the session."""
     with client_of(bridge) as client:
