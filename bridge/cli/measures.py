@@ -126,6 +126,11 @@ def _of_engine(namespace: RabbitNamespace) -> Iterator[Metric]:
         yield _total(field.name, field.metadata["help"], getattr(counters, field.name))
     yield _gauge("locks", "Messages that are locked.", namespace.state.locks)
     yield _gauge("kept_messages", "Messages kept for the next receiver.", namespace.state.buffered)
+    yield _gauge(
+        "commits_unanswered",
+        "Commits of transactions that are published, and whose verdict is not known.",
+        namespace.transacting.in_doubt,
+    )
 
 
 def _of_bridges(standbys: Standbys) -> Iterator[Metric]:

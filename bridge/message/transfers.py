@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import NamedTuple
 
 from bridge.machine.inbox.arrival import MALFORMED_MESSAGE
 from bridge.machine.inbox.publication import Publication
@@ -18,7 +19,8 @@ from bridge.topology import names
 from bridge.wire import envelope, forwarded, headers
 from bridge.wire.basic import Properties, long, text
 from bridge.wire.commits import TransferredEnvelope
-from bridge.wire.envelope import Item, item_identity
+from bridge.wire.envelope import Envelope, Item, MalformedEnvelope, Operation, item_identity
+from bridge.wire.sessions import session_id_in
 
 _NUMBER_BITS = 53
 
@@ -51,13 +53,14 @@ def dead_transfers(
 
     Args:
         path: the pinned entity's path.
-        body: the envelope; what is none becomes a dead letter as it is.
+        body: the envelope; what is none becomes a dead letter as it is, and a message whose
+            properties cannot be read one without them.
     """
     queue = names.transfer_dead_letter_queue(path)
     try:
-        read = envelope.decode(body)
+        read = _decoded(body)
         items, identity = read.items, read.identity
-    except ValueError as error:
+    except Exception as error:  # otherwise it would come again and again
         reason, description = MALFORMED_MESSAGE, f"This is no envelope of messages: {error}"
         items = [Item(Properties(delivery_mode=2).encode(), body)]
         identity = hashlib.sha256(body).digest()[: envelope.IDENTITY_BYTES]
@@ -72,8 +75,40 @@ def dead_transfers(
     ]
 
 
+class TransferredItem(NamedTuple):
+    """What a target's refusal depends on: the size of a message's body, and its session."""
+
+    size_bytes: int
+    session_id: str | None
+
+
+def transferred_items(body: bytes) -> list[TransferredItem]:
+    """Return what must be known of the messages in an envelope for a target.
+
+    Raises:
+        Exception: the envelope, or a message's properties, cannot be read.
+    """
+    return [
+        TransferredItem(
+            len(each.body), session_id_in(Properties.decode(each.properties).headers or {})
+        )
+        for each in _decoded(body).items
+    ]
+
+
+def _decoded(body: bytes) -> Envelope:
+    read = envelope.decode(body)
+    if read.operation is not Operation.SEND:
+        raise MalformedEnvelope(f"it is no send, but {read.operation.name}")
+    return read
+
+
 def _dead(item: Item, identity: bytes, reason: str, description: str, now_ms: int) -> Properties:
-    found = Properties.decode(item.properties)
+    try:
+        found = Properties.decode(item.properties)
+    except ValueError as error:
+        found = Properties()
+        reason, description = MALFORMED_MESSAGE, f"The properties cannot be read: {error}"
     table = {
         headers.SEQUENCE_NUMBER: long(number_of(identity)),
         headers.ENQUEUED_TIME: long(now_ms),

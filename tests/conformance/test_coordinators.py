@@ -517,6 +517,10 @@ def _scheduled() -> list[dict[str, Any]]:
     [
         ("com.microsoft:schedule-message", {"messages": []}),
         ("com.microsoft:set-session-state", {"session-id": "s", "session-state": b"x"}),
+        (
+            "com.microsoft:receive-by-sequence-number",
+            {"receiver-settle-mode": Ulong(0), "sequence-numbers": Array("long", (1,))},
+        ),
         ("com.microsoft:add-rule", {}),
         ("com.microsoft:there-is-no-such-one", {}),
     ],
@@ -535,6 +539,24 @@ async def test_what_is_in_no_transaction_is_refused_by_name_and_dooms(
         assert condition == "amqp:transaction:rollback"
         assert operation in text
         assert not it.queue("q").active
+
+
+@pytest.mark.parametrize(
+    ("operation", "remedy"),
+    [
+        ("com.microsoft:schedule-message", "with their scheduled enqueue time set"),
+        ("com.microsoft:receive-by-sequence-number", "Receive with peek-lock"),
+    ],
+)
+async def test_a_refusal_in_a_transaction_says_what_to_do_instead(
+    operation: str, remedy: str
+) -> None:
+    """In words for who reads them at night."""
+    async with transacting() as it:
+        txn_id = await it.declare()
+        found = await _request(it, txn_id, operation, {"receiver-settle-mode": Ulong(0)})
+        assert found["errorCondition"] == "amqp:not-implemented"
+        assert remedy in found["statusDescription"]
 
 
 async def test_a_lost_lock_dooms() -> None:

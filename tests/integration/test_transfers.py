@@ -20,7 +20,8 @@ from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.wire import commits, envelope, headers
 from bridge.wire.basic import Properties
-from bridge.wire.commits import CommitContent, CommitVerdict
+from bridge.wire.commits import CommitContent, CommitVerdict, TransferredEnvelope
+from bridge.wire.envelope import Item, Operation
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
@@ -43,6 +44,13 @@ async def door(broker: Broker, vhost: str) -> AsyncIterator[Door]:
 async def commit(door: Door, *sends: tuple[str, str], transaction: bytes | None = None) -> None:
     """Commit a transaction on `orders` that sends texts to other entities."""
     transaction = transaction or uuid.uuid4().bytes
+    await commit_transfers(door, transaction, transfers_of(door, transaction, *sends))
+
+
+def transfers_of(
+    door: Door, transaction: bytes, *sends: tuple[str, str]
+) -> list[TransferredEnvelope]:
+    """Return the transfers of a transaction that sends texts to other entities."""
     pinned = door.namespace.entity(EntityPath("orders"))
     transfers = []
     for place, (path, text) in enumerate(sends):
@@ -50,6 +58,13 @@ async def commit(door: Door, *sends: tuple[str, str], transaction: bytes | None 
         assert isinstance(target, model.Queue | model.Topic)
         short = short_id(incarnation_of(pinned))
         transfers.append(transfer_of(target, outgoing(text), transaction, place, short))
+    return transfers
+
+
+async def commit_transfers(
+    door: Door, transaction: bytes, transfers: list[TransferredEnvelope]
+) -> None:
+    """Commit a transaction on `orders` that has transfers alone."""
     body = commits.encode(transaction, CommitContent(transfers=transfers))
     ask = door.namespace._sender.ask
     answer = await ask("orders", "", envelope.HEADERS, body, persistent=True)
@@ -66,6 +81,12 @@ async def received(door: Door, path: str, count: int) -> list[str]:
 
 async def dead(connection: Connection) -> tuple[str, str]:
     """Take a message out of the transfer dead-letter queue; return its text and its reason."""
+    body, reason = await dead_body(connection)
+    return body.decode(), reason
+
+
+async def dead_body(connection: Connection) -> tuple[bytes, str]:
+    """Do the same for a message that may be no text."""
     channel = await connection.channel()
 
     async with asyncio.timeout(120):
@@ -79,7 +100,7 @@ async def dead(connection: Connection) -> tuple[str, str]:
     table = Properties.decode(delivery.properties).headers or {}
     reason = table[headers.DEAD_LETTER_REASON][1]
     assert isinstance(reason, bytes)
-    return delivery.body.decode(), reason.decode()
+    return delivery.body, reason.decode()
 
 
 async def test_transfers_come_to_their_targets_in_order_and_once(door: Door) -> None:
@@ -111,6 +132,29 @@ async def test_a_transfer_that_its_target_refuses_is_a_dead_letter_of_its_own_qu
         ("missing", "MessagingEntityNotFoundException"),
     ]
     assert door.namespace.counters.unforwardable == 2
+
+
+async def test_a_transfer_that_cannot_be_read_is_a_dead_letter_and_others_pass(
+    door: Door, connection: Connection
+) -> None:
+    """Its forwarder does not fail again and again; nor does a change of the target come of it."""
+    transaction = uuid.uuid4().bytes
+    (good,) = transfers_of(door, transaction, ("one", "fine"))
+    bodies = (
+        b"nonsense",
+        envelope.encode(Operation.SEND, transaction, [Item(b"no properties", b"unreadable")]),
+        envelope.encode_cancel(transaction, [1]),
+    )
+    transfers = [TransferredEnvelope("one", body) for body in bodies]
+    await commit_transfers(door, transaction, [*transfers, good])
+    assert await received(door, "one", 1) == ["fine"]
+    found = [await dead_body(connection) for _ in bodies]
+    assert found == [
+        (bodies[0], "MalformedMessage"),
+        (b"unreadable", "MalformedMessage"),
+        (bodies[2], "MalformedMessage"),
+    ]
+    assert not door.namespace._supervisor.failures["transfers"]
 
 
 async def test_a_full_target_has_its_transfers_wait_and_others_pass(door: Door) -> None:

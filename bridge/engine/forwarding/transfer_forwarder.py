@@ -33,9 +33,10 @@ from bridge.engine.forwarding.forwarded_copy import CannotForward, refused
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.requests import Sending
 from bridge.engine.services import Services
+from bridge.machine.inbox.arrival import MALFORMED_MESSAGE
 from bridge.machine.inbox.fanout import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
 from bridge.machine.queue.transfer_order import TransferOrder
-from bridge.message.transfers import dead_transfers
+from bridge.message.transfers import TransferredItem, dead_transfers, transferred_items
 from bridge.model import entity as model
 from bridge.model.availability import held_text, refusal_of_sends
 from bridge.model.errors import (
@@ -47,10 +48,9 @@ from bridge.model.errors import (
 )
 from bridge.model.tiers import message_size_max_bytes
 from bridge.topology import names, parts
-from bridge.wire import envelope, headers
+from bridge.wire import headers
 from bridge.wire.basic import Properties, bytes_in
-from bridge.wire.envelope import SILENT_PROPERTIES, Item
-from bridge.wire.sessions import session_id_in
+from bridge.wire.envelope import SILENT_PROPERTIES
 
 HELD = 128
 """The most messages that are held at a time: fewer than a target recognizes when they come again
@@ -72,11 +72,13 @@ class HeldTransfer:
     Attributes:
         target: the path of the entity that it goes to; "" if it names none.
         tried: what was published of it, and may be stored; with the site of that hand-over.
+        fault: why it cannot be read; "" if it can.
     """
 
     delivery: Delivery
     target: str
     tried: tuple[Sequence[Publish], str] | None = None
+    fault: str = ""
 
     @property
     def key(self) -> str:
@@ -162,9 +164,13 @@ class TransferForwarder:
             await channel.close()
 
     def _take(self, delivery: Delivery) -> None:
-        table = Properties.decode(delivery.properties).headers or {}
-        target = (bytes_in(table, headers.TRANSFER_TO) or b"").decode(errors="replace")
-        transfer = HeldTransfer(delivery, target)
+        try:
+            table = Properties.decode(delivery.properties).headers or {}
+        except ValueError as error:
+            transfer = HeldTransfer(delivery, "", fault=f"The properties cannot be read: {error}")
+        else:
+            target = (bytes_in(table, headers.TRANSFER_TO) or b"").decode(errors="replace")
+            transfer = HeldTransfer(delivery, target)
         self._order.came(transfer.key, transfer)
         self._changed.set()
 
@@ -202,16 +208,14 @@ class TransferForwarder:
             return transfer.tried
         body = transfer.delivery.body
         try:
+            items = _items_in(transfer)
             target = await self._target(transfer.target)
-            self._check(target, envelope.decode(body).items)
+            self._check(target, items)
             to = Publish(names.front(target.path), "", SILENT_PROPERTIES, body)
             return (to,), "engine.transfer"
         except CannotForward as cause:
             log.warning("transfer.refused entity=%s reason=%s", self._path, cause)
             reason, description = cause.reason, cause.description
-        except envelope.MalformedEnvelope as error:
-            log.warning("transfer.refused entity=%s error=%s", self._path, error)
-            reason, description = "", ""  # `dead_transfers` says what is wrong
         await self._make_dead_letter_queue()
         dead = dead_transfers(self._path, body, reason, description, now_ms())
         return dead, "engine.transfer_refused"
@@ -236,19 +240,17 @@ class TransferForwarder:
             raise QuotaExceeded(full)
         return found
 
-    def _check(self, target: model.SendEntity, items: Sequence[Item]) -> None:
+    def _check(self, target: model.SendEntity, items: Sequence[TransferredItem]) -> None:
         """Refuse what a target takes from no sender; raises `CannotForward`."""
         if (disabled := refusal_of_sends(target)) is not None:
             raise refused(disabled)
         limit_bytes = message_size_max_bytes(target, self._sending.tier)
         needs_session = isinstance(target, model.Queue) and target.requires_session
-        for item in items:
-            size_bytes = len(item.body)
+        for size_bytes, session_id in items:
             if size_bytes > limit_bytes:
                 text = texts.too_large(target.path, size_bytes, limit_bytes)
                 raise refused(MessageSizeExceeded(text))
-            table = (Properties.decode(item.properties).headers or {}) if needs_session else {}
-            if needs_session and session_id_in(table) is None:
+            if needs_session and session_id is None:
                 raise CannotForward(NO_SESSION_REASON, NO_SESSION_DESCRIPTION, is_for_good=True)
 
     async def _make_dead_letter_queue(self) -> None:
@@ -293,3 +295,15 @@ class TransferForwarder:
         if self._wait is not None:
             self._wait.end()
             self._wait = None
+
+
+def _items_in(transfer: HeldTransfer) -> list[TransferredItem]:
+    """Return what must be known of a transfer's messages; raises `CannotForward`."""
+    try:
+        if transfer.fault:
+            raise ValueError(transfer.fault)
+        return transferred_items(transfer.delivery.body)
+    except Exception as error:
+        # Otherwise it would come again and again, and stop all behind it.
+        text = f"The transfer cannot be read: {type(error).__name__}: {error}"
+        raise CannotForward(MALFORMED_MESSAGE, text, is_for_good=True) from error

@@ -13,6 +13,7 @@ From the publish on, they are not anybody else's until the verdict is known.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from uuid import UUID
 
 from bridge.background.supervisor import Standing, Supervisor
 from bridge.background.tasks import Tasks
+from bridge.background.waits import Wait
 from bridge.broker.errors import BrokerError
 from bridge.broker.failpoint import reach
 from bridge.engine import texts
@@ -59,10 +61,14 @@ IN_DOUBT_S: Final = 20.0
 """So long a client waits for the answer to a commit."""
 
 AGAIN_S: Final = 1.0
-"""The time until a leader is asked again."""
+AGAIN_MAX_S: Final = 60.0
+"""The time until a leader is asked again: twice as long each time, so many seconds at most. Each
+question is the whole envelope, and waits in the inbox of an entity without a leader."""
 
 WRITTEN_S: Final = 5.0
 """So long a decided commit's answer waits for its settlements, which go on."""
+
+UNANSWERED = "a commit of a transaction is not answered, and keeps its messages locked: {reason}"
 
 IN_DOUBT = "Nobody knows yet whether the transaction is committed: {reason}."
 
@@ -243,6 +249,14 @@ class Transacting:
 
     async def _verdict(self, one: _Commit) -> tuple[CommitVerdict, str] | None:
         """Return verdict and reason; `None`: the envelope is not stored, or its entity is gone."""
+        with contextlib.ExitStack() as unanswered:
+            return await self._asked_for(one, unanswered)
+
+    async def _asked_for(
+        self, one: _Commit, unanswered: contextlib.ExitStack
+    ) -> tuple[CommitVerdict, str] | None:
+        """Ask until there is an answer; health names what has none."""
+        wait: Wait | None = None
         while True:
             try:
                 reach("engine.commit.begun")
@@ -262,7 +276,12 @@ class Transacting:
                     one.tell(TransactionInDoubt(IN_DOUBT.format(reason="its entity is gone")))
                     return None
                 log.info("commit.unanswered entity=%s error=%s", one.entity.path, error)
-            await asyncio.sleep(AGAIN_S)
+            reason = UNANSWERED.format(reason=one.reason.rstrip("."))
+            if wait is None:
+                waits = self._supervisor.waits
+                wait = unanswered.enter_context(waits.begin(one.entity.path, reason))
+            wait.reason = reason
+            await asyncio.sleep(one.pause_s())
 
     def _is_gone(self, entity: model.SendEntity) -> bool:
         there = self._directory.find(entity.path)
@@ -323,6 +342,13 @@ class _Commit:
         )
         self.reason = "RabbitMQ, or the entity's leader, has not answered in time"
         self.may_be_stored = False
+        self._pause_s = AGAIN_S
+
+    def pause_s(self) -> float:
+        """Return how long to wait now until the leader is asked again."""
+        pause_s = self._pause_s
+        self._pause_s = min(2 * pause_s, AGAIN_MAX_S)
+        return pause_s
 
     def tell(self, error: ServiceBusError | None) -> None:
         """Tell the client, unless it is told."""

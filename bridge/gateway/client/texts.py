@@ -21,6 +21,16 @@ TRANSACTIONS_NOT_HERE = (
 NOT_IN_TRANSACTIONS = (
     "The operation '{name}' is not implemented in a transaction: ask for it outside of one."
 )
+SCHEDULE_NOT_IN_TRANSACTIONS = (
+    "The operation '{name}' is not implemented in a transaction. Send the messages in it instead, "
+    "with their scheduled enqueue time set: they get their numbers with the commit. Or schedule "
+    "them outside of one, and cancel them when it is rolled back."
+)
+DELETION_NOT_IN_TRANSACTIONS = (
+    "The operation '{name}' is not implemented in a transaction with 'receiver-settle-mode' 0 "
+    "(receive and delete), as it could not be undone. Receive with peek-lock, and complete the "
+    "messages in the transaction."
+)
 DYNAMIC_NOT_HERE = (
     "A dynamic source or target is not implemented: create an entity by the administration API."
 )

@@ -17,6 +17,8 @@ from bridge.gateway.links.messages import peeked_entry, received_entry
 from bridge.gateway.nodes import rules, session_operations
 from bridge.gateway.nodes.node_operation import (
     ITEMS_MAX,
+    PEEK_LOCK,
+    RECEIVE_AND_DELETE,
     Body,
     Deleting,
     NodeOperation,
@@ -30,7 +32,11 @@ from bridge.gateway.nodes.node_operation import (
 )
 from bridge.gateway.nodes.own_operations import OWN_OPERATIONS
 from bridge.gateway.nodes.requests import body_of, describe, refuse, succeeded
-from bridge.gateway.nodes.transacted_requests import READS, TransactedRequest, refusal_of_read
+from bridge.gateway.nodes.transacted_requests import (
+    TransactedRequest,
+    is_read,
+    refusal_of_read,
+)
 from bridge.model.duration import instant_text
 from bridge.model.entity import Right, Subscription, Topic
 from bridge.model.errors import (
@@ -50,9 +56,6 @@ if TYPE_CHECKING:
 
 SUFFIX = "/$management"
 _PREFIX = "com.microsoft:"
-
-_FIRST, _SECOND = 0, 1
-"""rcv-settle-mode: receive-and-delete, peek-lock. Clients send a ubyte or a uint."""
 
 DELETED_MAX = 4_000
 """Messages that one request deletes at most (Azure, batch delete)."""
@@ -123,14 +126,14 @@ def _session_of(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> str 
 async def _receive_by_sequence_number(
     namespace: NamespaceVerbs, path: EntityPath, body: Body, form: Form
 ) -> Body | Deleting:
-    settle_mode = body.get("receiver-settle-mode", _SECOND)
-    if settle_mode not in (_FIRST, _SECOND):
+    settle_mode = body.get("receiver-settle-mode", PEEK_LOCK)
+    if settle_mode not in (RECEIVE_AND_DELETE, PEEK_LOCK):
         raise ArgumentError(f"'receiver-settle-mode' is {settle_mode!r}.")
     session_id = _session_of(namespace, path, body)
     numbers = numbers_of(body)
     received = await namespace.receive_deferred(path, numbers, ReceiveMode.PEEK_LOCK, session_id)
     locked = received
-    if settle_mode == _FIRST:
+    if settle_mode == RECEIVE_AND_DELETE:
         received = [replace(each, lock_token=None, locked_until_ms=None) for each in received]
     try:
         entry = partial(received_entry, form=form, in_session=session_id is not None)
@@ -138,7 +141,7 @@ async def _receive_by_sequence_number(
     except BaseException:
         release_all(namespace, path, locked)
         raise
-    if settle_mode == _SECOND:
+    if settle_mode == PEEK_LOCK:
         return answer
     tokens = [each.lock_token for each in locked if each.lock_token is not None]
     return Deleting(answer, path, tokens)
@@ -230,7 +233,7 @@ def handler(path: EntityPath) -> Callable[[RequestLink, LinkRequest], None]:
 def _answer_in_transaction(link: RequestLink, path: EntityPath, request: LinkRequest) -> None:
     text = str(request.message.application_properties.get("operation"))
     name = text.removeprefix(_PREFIX)
-    if name not in READS:
+    if not is_read(name, request):
         operation = OPERATIONS.get(name)
         TransactedRequest(link, path, request, text, operation).begin()
         return

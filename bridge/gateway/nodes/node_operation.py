@@ -30,6 +30,9 @@ from bridge.wire.mapping.fields import MappingError
 ITEMS_MAX = 5_000
 """Messages of one request, however they are named: more than any SDK asks for at a time."""
 
+RECEIVE_AND_DELETE, PEEK_LOCK = 0, 1
+"""receiver-settle-mode of a request for deferred messages: a ubyte or a uint."""
+
 Body = dict[str, Any]
 
 
@@ -81,6 +84,11 @@ def items_of(body: Body, name: str) -> Sequence[Any]:
             f"'{name}' holds {len(items)} elements; a request may have {ITEMS_MAX} at most."
         )
     return items
+
+
+def is_deletion(body: Any) -> bool:
+    """Whether the body of a request for deferred messages asks for receive-and-delete."""
+    return isinstance(body, dict) and body.get("receiver-settle-mode") == RECEIVE_AND_DELETE
 
 
 def tokens_of(body: Body) -> Sequence[UUID]:

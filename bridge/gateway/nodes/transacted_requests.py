@@ -1,7 +1,8 @@
 """Requests to `$management` that a client makes part of a transaction.
 
 Settlements and cancels are; locks are renewed at once, and what only reads is done as outside of
-one. Whatever else is refused, by its name, and with it the commit.
+one. Whatever else is refused, by its name, and with it the commit: also messages that would be
+deleted as they are received.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bridge.gateway.nodes.node_operation import (
     Body,
     NodeOperation,
     body_disposition,
+    is_deletion,
     numbers_of,
     tokens_of,
 )
@@ -34,10 +36,12 @@ from bridge.wire.amqp10.performatives import Accepted, Declared, TransactionalSt
 if TYPE_CHECKING:
     from bridge.gateway.nodes.request_links import LinkRequest, RequestLink
 
+RECEIVE_DEFERRED: Final = "receive-by-sequence-number"
+
 READS: Final = frozenset(
     (
         "peek-message",
-        "receive-by-sequence-number",
+        RECEIVE_DEFERRED,
         "get-session-state",
         "get-message-sessions",
         "enumerate-rules",
@@ -45,8 +49,22 @@ READS: Final = frozenset(
 )
 """Operations that change nothing that a rollback would have to undo; a lock is none of it."""
 
+_NOT_HERE: Final = {
+    "com.microsoft:schedule-message": texts.SCHEDULE_NOT_IN_TRANSACTIONS,
+    f"com.microsoft:{RECEIVE_DEFERRED}": texts.DELETION_NOT_IN_TRANSACTIONS,
+}
+
 NUMBER_BYTES: Final = 16
 """What a number takes in a commit at most."""
+
+
+def is_read(name: str, request: LinkRequest) -> bool:
+    """Whether a request changes nothing that a rollback would have to undo.
+
+    Args:
+        name: the operation, without its prefix.
+    """
+    return name in READS and not (name == RECEIVE_DEFERRED and is_deletion(request.message.value))
 
 
 def refusal_of_read(link: RequestLink, request: LinkRequest) -> ServiceBusError | None:
@@ -97,6 +115,7 @@ class TransactedRequest:
             "com.microsoft:renew-lock": (TransactedVerb.RENEW, self._renew),
             "com.microsoft:renew-session-lock": (TransactedVerb.RENEW, self._renew),
             "com.microsoft:schedule-message": (TransactedVerb.SCHEDULE, self._not_here),
+            f"com.microsoft:{RECEIVE_DEFERRED}": (TransactedVerb.SETTLE, self._not_here),
         }.get(self._name, (TransactedVerb.SET_STATE, self._not_here))
 
     def _body(self) -> Body:
@@ -128,7 +147,8 @@ class TransactedRequest:
     def _not_here(
         self, verbs: TransactionVerbs, pinned: EntityPath
     ) -> Checked | Coroutine[Any, Any, Checked]:
-        raise NotImplementedHere(texts.NOT_IN_TRANSACTIONS.format(name=self._name))
+        text = _NOT_HERE.get(self._name, texts.NOT_IN_TRANSACTIONS)
+        raise NotImplementedHere(text.format(name=self._name))
 
     def answer(self, state: TransactionalState | Declared | Accepted) -> None:
         """Tell the client that the request is part of the transaction."""

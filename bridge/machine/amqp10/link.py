@@ -7,7 +7,7 @@ receives (the peer sends), `OutgoingLink` sends. Neither reads messages.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bridge.machine.amqp10 import serial, termini
@@ -223,11 +223,13 @@ class IncomingLink(Link):
         is_too_large = 0 < limit < size
         if is_too_large:
             self._drop_payload()
-        is_settled = bool(transfer.settled or first.settled)
+        if first is not transfer:
+            first = first.joined(transfer)
+        is_settled = bool(first.settled)
         if transfer.more:
             if self._first is None:
                 self.session.endpoint.unfinished[self] = self.session.endpoint.now_ms
-            self._first = replace(first, settled=True) if is_settled else first
+            self._first = first
             self._parts_bytes = size
             if not is_too_large:
                 self._hold(payload)
@@ -239,16 +241,8 @@ class IncomingLink(Link):
         if is_too_large:
             self._refuse_too_large(first, size, is_settled=is_settled)
             return
-        self.session.events.append(
-            MessageArrived(
-                self,
-                first.delivery_id,
-                first.message_format or 0,
-                payload,
-                is_settled,
-                transfer.state if transfer.state is not None else first.state,
-            )
-        )
+        number, form, state = first.delivery_id, first.message_format or 0, first.state
+        self.session.events.append(MessageArrived(self, number, form, payload, is_settled, state))
 
     def _bytes_max(self) -> int:
         """Return the size limit of a message that begins now; 0: any size."""
@@ -293,8 +287,10 @@ class IncomingLink(Link):
         self._drop_payload()
 
     def forget(self) -> None:
-        """Drop the content of the link."""
+        """Drop the content of the link: a message that has not come whole is missed."""
         super().forget()
+        if self._first is not None:
+            self.session.note_missed(self._first.state, f"The link {self.name!r} has ended.")
         self._drop_parts()
 
 

@@ -33,6 +33,7 @@ from bridge.machine.inbox.known import decision_key
 from bridge.machine.inbox.poisoned_envelope import apply_each
 from bridge.machine.inbox.publication import Publication
 from bridge.machine.inbox.sequencer import Sequencer
+from bridge.model.errors import InternalError
 from bridge.topology import names
 from bridge.wire import headers
 from bridge.wire.basic import Properties, text
@@ -45,10 +46,11 @@ from bridge.wire.commits import (
 )
 from bridge.wire.decisions import Decision
 from bridge.wire.inquiries import encode_answer
-from bridge.wire.reply import encode_found
+from bridge.wire.reply import encode_found, encode_refused
 
 NOT_SCHEDULED = "The message with SequenceNumber = {number} is not scheduled, or no longer."
 REFUSED_BEFORE = "The transaction was refused before."
+FAILED = "It failed inside the bridge ({error})."
 
 
 def apply_transaction(sequencer: Sequencer, command: TransactionCommand, now_ms: int) -> Applied:
@@ -58,21 +60,48 @@ def apply_transaction(sequencer: Sequencer, command: TransactionCommand, now_ms:
         Exception: the command failed, and has changed nothing.
     """
     if isinstance(command, Commit):
-        return _commit(sequencer, command, now_ms)
+        before = sequencer.checkpoint()
+        try:
+            return _commit(sequencer, command, now_ms)
+        except Exception:
+            sequencer.take_back(SendCommand(command.identity, command.content.sends), before)
+            raise
     if isinstance(command, Inquiry):
         return _answer(sequencer, command)
     sequencer.memory.decided.close(command.messages)
     return Applied(())
 
 
+def answer_failed(sequencer: Sequencer, command: TransactionCommand, error: Exception) -> Applied:
+    """Return what becomes of a command that has failed within the bridge: its sender is told.
+
+    A commit is refused. Who inquires asks again. A report is dropped: it is no loss.
+
+    Raises:
+        Exception: `error`, of a commit that was decided before.
+    """
+    if isinstance(command, Inquiry):
+        if command.reply_to is None:
+            return Applied(())
+        body = encode_refused(InternalError.condition, FAILED.format(error=_text_of(error)))
+        return Applied((), SenderAnswer(command.reply_to, body))
+    if not isinstance(command, Commit):
+        return Applied(())
+    if command.is_decided or _verdict_of(sequencer, command) is CommitVerdict.COMMITTED:
+        raise error
+    return _refuse(sequencer, command, FAILED.format(error=_text_of(error)))
+
+
+def _text_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:500]
+
+
 def _commit(sequencer: Sequencer, command: Commit, now_ms: int) -> Applied:
     memory = sequencer.memory
-    known = memory.known.get(decision_key(command.identity))
-    verdict = memory.decided.verdict_of(command.identity)
     if command.is_decided:
         return _follow(sequencer, command, _sent(sequencer, command, now_ms))
-    if known is not None:
-        verdict = CommitVerdict(known.number)
+    known = memory.known.get(decision_key(command.identity))
+    verdict = _verdict_of(sequencer, command)
     if verdict is None:
         return _decide(sequencer, command, now_ms)
     if known is None or verdict is CommitVerdict.REFUSED:
@@ -85,6 +114,14 @@ def _commit(sequencer: Sequencer, command: Commit, now_ms: int) -> Applied:
         return made._replace(answer=_told(command, verdict))
     del memory.known[decision_key(command.identity)]
     return _follow(sequencer, command, made, _note(sequencer, command))
+
+
+def _verdict_of(sequencer: Sequencer, command: Commit) -> CommitVerdict | None:
+    """Return what was decided about a commit; `None`: nothing is, or it is long forgotten."""
+    known = sequencer.memory.known.get(decision_key(command.identity))
+    if known is not None:
+        return CommitVerdict(known.number)
+    return sequencer.memory.decided.verdict_of(command.identity)
 
 
 def _sent(sequencer: Sequencer, command: Commit, now_ms: int) -> Applied:
@@ -110,7 +147,7 @@ def _decide(sequencer: Sequencer, command: Commit, now_ms: int) -> Applied:
         try:
             made = sequencer.apply(sends, now_ms)
         except Exception as error:
-            reason = f"A message cannot be stored: {type(error).__name__}: {error}"[:500]
+            reason = f"A message cannot be stored: {_text_of(error)}"
         else:
             if content.cancels:
                 sequencer.take_back(sends, before)
@@ -119,6 +156,11 @@ def _decide(sequencer: Sequencer, command: Commit, now_ms: int) -> Applied:
         return Applied((note,), goes_on=replace(command, is_decided=True))
     if not reason:
         return _follow(sequencer, command, made, _note(sequencer, command))
+    return _refuse(sequencer, command, reason)
+
+
+def _refuse(sequencer: Sequencer, command: Commit, reason: str) -> Applied:
+    """Decide that nothing of a commit is carried out."""
     decision = Decision(command.identity, CommitVerdict.REFUSED)
     sequencer.memory.decided.decide(decision)
     entry = sequencer.journal.note_decision(decision)
@@ -142,10 +184,11 @@ def _note(sequencer: Sequencer, command: Commit) -> Publication:
     content, memory = command.content, sequencer.memory
     kept = [each for each in content.outcomes if each.is_kept]
     decision = Decision(command.identity, CommitVerdict.COMMITTED, kept, content.cancels)
+    entry = sequencer.journal.note_decision(decision)  # first: if it fails, nothing has changed
     memory.decided.decide(decision)
     for number in content.cancels:
         memory.pending.remove(number)
-    return sequencer.journal.note_decision(decision)
+    return entry
 
 
 def _follow(

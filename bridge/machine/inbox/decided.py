@@ -4,7 +4,9 @@ A commit is decided once, however often it arrives; so verdicts are kept. Rabbit
 acks, so a message may come again whose outcome was decided and carried out; so outcomes are kept.
 An outcome is open until its lock's owner says that it is carried out. Then a copy that comes again
 is dropped, whatever the outcome was: what it led to is in its next place already. So many outcomes
-are kept; closed ones are forgotten before open ones.
+are kept; closed ones are forgotten before open ones. Of the details of open ones (changed
+properties, a dead letter's reason) so many bytes are kept: the earliest are forgotten. Then the
+message is settled without them, as an abandon by RabbitMQ.
 
 An inquiry is a fence: RabbitMQ has given the message to whoever asks, and a commit by an earlier
 lock on it may still be on its way. A copy of a higher generation was published after that.
@@ -44,6 +46,10 @@ from bridge.wire.sections import MalformedEntry
 KEPT_MAX = 65_536
 """So many verdicts, outcomes and asked messages are kept, of each: at most 5 MB in a snapshot."""
 
+DETAILS_BYTES_MAX = 16_777_216
+"""So many bytes of the details of open outcomes are kept: of all that is open in a second they are
+a few; more remain where a bridge was killed that had settled thousands with large changes."""
+
 SETTLED_BEFORE = "Another transaction has settled the message with SequenceNumber = {number}."
 LOCK_LOST = "The lock of the message with SequenceNumber = {number} was lost before the commit."
 
@@ -75,6 +81,8 @@ class Decided:
         self._open: OrderedDict[_Key, LockOutcome] = OrderedDict()
         self._closed: OrderedDict[_Key, LockedMessage] = OrderedDict()
         self._asked: OrderedDict[_Key, tuple[LockedMessage, bytes]] = OrderedDict()
+        self._detailed: OrderedDict[_Key, int] = OrderedDict()
+        self._details_bytes = 0
 
     def __repr__(self) -> str:
         return (
@@ -96,6 +104,11 @@ class Decided:
     def outcome_count(self) -> int:
         """How many outcomes are kept."""
         return len(self._open) + len(self._closed)
+
+    @property
+    def details_bytes(self) -> int:
+        """The bytes of the details that are kept."""
+        return self._details_bytes
 
     def verdict_of(self, identity: bytes) -> CommitVerdict | None:
         """Return the verdict of a transaction; `None`: it is not decided, or long forgotten."""
@@ -120,9 +133,9 @@ class Decided:
             if self.told_of(outcome.message) is not None:
                 continue
             key = outcome.message[:2]
-            self._open.pop(key, None)
+            self._take_open(key)
             self._closed.pop(key, None)
-            self._open[key] = outcome._replace(inquiry=NO_INQUIRY)
+            self._put_open(key, outcome._replace(inquiry=NO_INQUIRY))
         self._forget()
 
     def note_asked(self, inquiry: bytes, messages: Iterable[LockedMessage]) -> None:
@@ -158,7 +171,7 @@ class Decided:
             key = message[:2]
             outcome = self._open.get(key)
             if outcome is not None and message == outcome.message:
-                del self._open[key]
+                self._take_open(key)
                 self._closed[key] = message
 
     def encode(self) -> bytes:
@@ -204,15 +217,34 @@ class Decided:
         except (struct.error, ValueError) as error:
             raise MalformedEntry(str(error)) from error
         for outcome in decode_outcomes(read.get(DecidedSection.OPEN, b"")):
-            found._open[outcome.message[:2]] = outcome
+            found._put_open(outcome.message[:2], outcome)
         return found
+
+    def _put_open(self, key: _Key, outcome: LockOutcome) -> None:
+        self._take_open(key)
+        self._open[key] = outcome
+        if outcome.details:
+            self._detailed[key] = len(outcome.details)
+            self._details_bytes += len(outcome.details)
+
+    def _take_open(self, key: _Key) -> None:
+        self._open.pop(key, None)
+        self._details_bytes -= self._detailed.pop(key, 0)
 
     def _forget(self) -> None:
         while self.outcome_count > KEPT_MAX:
             if self._closed:
                 self._closed.popitem(last=False)
             else:
-                self._open.popitem(last=False)
+                self._take_open(next(iter(self._open)))
+        while self._details_bytes > DETAILS_BYTES_MAX:
+            key, size_bytes = self._detailed.popitem(last=False)
+            self._details_bytes -= size_bytes
+            outcome = self._open[key]._replace(details=b"")
+            if outcome.is_kept:
+                self._open[key] = outcome
+            else:
+                del self._open[key]
 
 
 def _is_copy(message: LockedMessage, decided: LockedMessage) -> bool:

@@ -42,7 +42,7 @@ from bridge.engine.clock import now_ms
 from bridge.machine.inbox import arrival
 from bridge.machine.inbox.applied import Applied
 from bridge.machine.inbox.arrival import Command, Commit, SendCommand, TransactionCommand
-from bridge.machine.inbox.commits import apply_transaction
+from bridge.machine.inbox.commits import answer_failed, apply_transaction
 from bridge.machine.inbox.journal_entries import commit_marker
 from bridge.machine.inbox.poisoned_envelope import apply_each, is_divisible
 from bridge.machine.inbox.publication import Publication
@@ -670,7 +670,9 @@ class Leader:
             if type(command) is arrival.RefusedItem:
                 raise
             self.note_poison("inbox", names.inbox(self.name), error)
-            if unacked is not None or is_divisible(command):
+            if isinstance(command, TransactionCommand):
+                _answer_failed(self, delivery, command, error)
+            elif unacked is not None or is_divisible(command):
                 self._number(delivery, command, apply_each, unacked)
             else:
                 self._number(delivery, arrival.unreadable(delivery.body, error))
@@ -786,6 +788,22 @@ def _rest(leader: Leader, delivery: Delivery, command: Commit, unacked: UnackedA
         leader.unacked.count_out(unacked)
     except Exception as error:
         leader.fail(error)
+
+
+def _answer_failed(
+    leader: Leader, delivery: Delivery, command: TransactionCommand, error: Exception
+) -> None:
+    """Tell the sender of what has failed; what was decided already becomes a dead letter."""
+
+    def answer(sequencer: Sequencer, failed: TransactionCommand, now_ms: int) -> Applied:
+        return answer_failed(sequencer, failed, error)
+
+    try:
+        leader._number(delivery, command, answer)
+    except BrokerError:
+        raise
+    except Exception:
+        leader._number(delivery, arrival.unreadable(delivery.body, error))
 
 
 def _is_rest(command: Command | TransactionCommand) -> bool:

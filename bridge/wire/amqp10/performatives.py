@@ -7,6 +7,8 @@ field are the specification's; `composite` reads and writes the types by these d
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bridge.wire.amqp10.composite import (
     U8,
     U16,
@@ -107,6 +109,13 @@ class Transfer:
     resume: Bool = False
     aborted: Bool = False
     batchable: Bool = False
+
+    def joined(self, part: Transfer) -> Transfer:
+        """Return the first transfer of a message with what a later part of it says."""
+        state = self.state if part.state is None else part.state
+        if state is self.state and not part.settled:
+            return self
+        return replace(self, settled=bool(part.settled or self.settled), state=state)
 
 
 @composite(0x15, "amqp:disposition:list")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bridge.machine.inbox import arrival, decided
 from bridge.machine.inbox.applied import Applied
 from bridge.machine.inbox.arrival import Commit, Inquiry, RefusedItem, ReplyTo
-from bridge.machine.inbox.commits import REFUSED_BEFORE, apply_transaction
+from bridge.machine.inbox.commits import REFUSED_BEFORE, answer_failed, apply_transaction
 from bridge.machine.inbox.decided import Decided
 from bridge.machine.inbox.journal_entries import commit_marker, marker
 from bridge.machine.inbox.publication import Publication
@@ -45,7 +45,7 @@ from bridge.wire.commits import (
 from bridge.wire.decisions import Decision
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.journal import JournalSection
-from bridge.wire.reply import Done, decode_reply
+from bridge.wire.reply import Done, Refusal, decode_reply
 from bridge.wire.sections import MalformedEntry
 
 QUEUE = Queue(name="orders")
@@ -435,6 +435,68 @@ def test_so_many_outcomes_are_kept_and_closed_ones_go_first(
         kept.note_asked(number.to_bytes(8, "big"), [a_message(100 + number)])
     assert not kept.refusal_of(completes(a_message(101)))
     assert kept.refusal_of(completes(a_message(102)))
+
+
+def test_so_many_bytes_of_details_are_kept_and_what_is_due_without_them_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The message is settled once, though without its reason; a change that is lost is none."""
+    monkeypatch.setattr(decided, "DETAILS_BYTES_MAX", 250)
+    kept = Decided()
+    kinds = OutcomeKind.DEAD_LETTER, OutcomeKind.ABANDON, OutcomeKind.DEFER, OutcomeKind.DEFER
+    for number, kind in enumerate(kinds):
+        outcome = LockOutcome(a_message(number), NO_INQUIRY, kind, bytes(100))
+        kept.decide(Decision(number.to_bytes(16, "big"), COMMITTED, [outcome]))
+    for each in (kept, Decided.decode(kept.encode())):
+        assert [each.told_of(a_message(number)) for number in range(4)] == [
+            (OutcomeKind.DEAD_LETTER, b""),
+            None,
+            (OutcomeKind.DEFER, bytes(100)),
+            (OutcomeKind.DEFER, bytes(100)),
+        ]
+        assert each.details_bytes == 200
+        each.close([a_message(0), a_message(2)])
+        assert each.details_bytes == 100
+
+
+def test_a_commit_that_fails_inside_the_bridge_is_refused_and_answered() -> None:
+    """Its sender does not ask for ever; nothing of it is stored, however often it comes."""
+    led = Led()
+    body = commits.encode(bytes(16), CommitContent(sends=[ITEM]))
+    command = arrival.read(waiting(), body)
+    assert isinstance(command, Commit)
+    made = answer_failed(led.sequencer, command, RuntimeError("a bug"))
+    text = "It failed inside the bridge (RuntimeError: a bug)."
+    assert verdict_in(made) == (REFUSED, text)
+    assert kinds_of(made) == ["decision"]
+    assert verdict_in(led.carry_out(command)) == (REFUSED, REFUSED_BEFORE)
+    assert led.sequencer.memory.counters == [0]
+
+
+def test_a_commit_that_fails_behind_its_decision_is_not_refused() -> None:
+    """It is decided: what is left of it is for an operator."""
+    led = Led()
+    led.commit(0, sends=[ITEM])
+    command = arrival.read(waiting(), commits.encode(bytes(16), CommitContent(sends=[ITEM])))
+    assert isinstance(command, Commit)
+    with pytest.raises(RuntimeError, match="a bug"):
+        answer_failed(led.sequencer, command, RuntimeError("a bug"))
+
+
+def test_a_question_and_a_report_that_fail_inside_the_bridge() -> None:
+    """Who asks is told, and asks again; a report is dropped."""
+    led = Led()
+    body = inquiries.encode_inquiry(bytes(16), [a_message()])
+    question = arrival.read(waiting(), body)
+    assert isinstance(question, Inquiry)
+    made = answer_failed(led.sequencer, question, RuntimeError("a bug"))
+    assert made.answer is not None
+    told = decode_reply(made.answer.body)
+    assert told == Refusal(
+        "amqp:internal-error", "It failed inside the bridge (RuntimeError: a bug)."
+    )
+    report = arrival.CarriedOut([a_message()])
+    assert answer_failed(led.sequencer, report, RuntimeError("a bug")) == Applied(())
 
 
 steps = st.lists(

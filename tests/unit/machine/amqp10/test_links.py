@@ -8,9 +8,11 @@ import pytest
 
 from bridge.machine.amqp10.events import (
     CreditChanged,
+    Event,
     LinkDetached,
     MessageArrived,
     MessageRefused,
+    OperationMissed,
     OutcomeArrived,
 )
 from bridge.machine.amqp10.faults import LinkFault
@@ -29,6 +31,7 @@ from bridge.wire.amqp10.performatives import (
     Released,
     Source,
     Target,
+    TransactionalState,
     Transfer,
 )
 from bridge.wire.amqp10.types import Described, Symbol, Ulong
@@ -272,6 +275,40 @@ def test_too_large(parts: int) -> None:
     assert disposition.state.error.info == {}
     assert link.is_open
     assert len(peer.transfer(1, bytes(MESSAGE_BYTES_MAX))) == 1
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("size", [1, MESSAGE_BYTES_MAX])
+def test_any_part_of_a_message_names_its_transaction(place: int, size: int) -> None:
+    """Also of one that is too large, and that its transaction lacks from then on."""
+    peer = opened()
+    link = peer.attach_sender()
+    state = TransactionalState(b"id")
+    events: list[Event] = []
+    for part in range(3):
+        said = state if part == place else None
+        number = None if part else 0
+        events += peer.transfer(number, bytes(size), more=part < 2, state=said)
+
+    if size > 1:
+        missed, refused = events
+        assert isinstance(missed, OperationMissed)
+        assert missed.txn_id == b"id"
+        assert refused == MessageRefused(link)
+    else:
+        (arrived,) = events
+        assert isinstance(arrived, MessageArrived)
+        assert arrived.state == state
+
+
+def test_a_message_whose_link_ends_meanwhile_is_missed_by_its_transaction() -> None:
+    """Only its first part has named that."""
+    peer = opened()
+    link = peer.attach_sender()
+    peer.transfer(0, b"x", more=True, state=TransactionalState(b"id"))
+    link.detach("amqp:link:detach-forced", "For a test.")
+    (missed,) = peer.transfer(None, b"y")
+    assert isinstance(missed, OperationMissed)
 
 
 def test_too_large_and_settled() -> None:
