@@ -23,6 +23,9 @@ from bridge.engine.api import (
     ReceiveMode,
 )
 from bridge.engine.transactions import commit_content, pins, transacting
+from bridge.machine.inbox.applied import Applied
+from bridge.machine.inbox.arrival import TransactionCommand
+from bridge.machine.inbox.sequencer import Sequencer
 from bridge.model import entity as model
 from bridge.model.errors import (
     MessageLockLost,
@@ -30,6 +33,8 @@ from bridge.model.errors import (
     TransactionRolledBack,
 )
 from bridge.model.name import EntityPath
+from bridge.sidecar.leader import leader
+from bridge.topology import names
 from bridge.wire.basic import text
 from tests.fixtures.broker import Broker
 from tests.fixtures.counting_calls import Calls
@@ -186,6 +191,33 @@ async def test_a_cancel_that_comes_too_late_rolls_all_back(door: Door) -> None:
     with pytest.raises(TransactionRolledBack, match="99"):
         await transaction.commit()
     await door.complete(received)
+
+
+async def test_a_commit_that_fails_inside_its_leader_is_rolled_back_and_answered(
+    door: Door, monkeypatch: pytest.MonkeyPatch, confirming: Channel
+) -> None:
+    """Its client is not in doubt, its lock goes on, and no dead letter comes of it."""
+
+    def fail(sequencer: Sequencer, command: TransactionCommand, now_ms: int) -> Applied:
+        raise RuntimeError("a bug")
+
+    await door.send("a")
+    client, transaction = door.client(), TransactionClient(door)
+    (received,) = await client.receive()
+    await transaction.settle(received, Complete())
+    transaction.sends = ["never"]
+    with monkeypatch.context() as patched:
+        patched.setattr(leader, "apply_transaction", fail)
+        with pytest.raises(TransactionRolledBack, match="a bug"):
+            await transaction.commit()
+    again = TransactionClient(door)
+    await again.settle(received, Complete())
+    again.sends = ["new"]
+    await again.commit()
+    (new,) = await client.receive()
+    assert (new.record.body, new.sequence_number) == (b"new", 2)
+    await door.complete(new)
+    assert await ready(confirming, names.dead_letter_queue("orders")) == 0
 
 
 async def test_a_commit_in_doubt_is_decided_later(
