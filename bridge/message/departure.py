@@ -257,7 +257,7 @@ class Departure:
 
         For the rest see `dead_letter`.
         """
-        how = Left.REPLACED if source.is_deferred else Left.MOVED
+        how = Left.REPLACED if source.is_deferred else Left.DEFERRED
         self._move(source, held, moves.defer(source, held, changes), "engine.defer", how, told)
 
     def expire_lock(self, source: MoveSource, held: Message) -> None:

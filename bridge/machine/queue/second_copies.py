@@ -9,10 +9,12 @@ that the message is settled; a copy without proof is delivered.
   (when the nodes of a cluster lose sight of each other for a moment). So the copy **waits**,
   unacked. It is acked when the held message leaves the queue, and returned together with it.
 * **Settled**: gone for good, by the digests of the last numbers (`settled`), within one incarnation
-  of the entity, which counts from 1. A deferred message is not settled: an operator may bring it
-  back.
+  of the entity, which counts from 1.
 * **Dead-lettered**: gone, but a message that has been in the dead-letter queue is no copy: an
-  operator has brought it back.
+  operator has brought it back. Its deliveries are counted anew, so what was replaced before says
+  nothing of it.
+* **Deferred**: gone, but a message of a higher generation, or one that has been in the dead-letter
+  queue, is no copy: an operator has brought it back.
 * **Replaced**: put back with changes under its number and identity, as a higher generation. While
   this process puts it back, the new message is no copy. When a process died in between, the queue
   has both messages, and the second to be delivered is the copy.
@@ -34,6 +36,9 @@ REPLACED_MAX = 10_000
 
 DEAD_LETTERED_MAX = 10_000
 """So many dead-lettered messages are remembered."""
+
+DEFERRED_MAX = 10_000
+"""So many deferred messages are remembered."""
 
 Identity = bytes | tuple[int, int]
 """The identity that all copies of a message share, and no other message of its entity has.
@@ -81,6 +86,7 @@ class Left(Enum):
 
     SETTLED = "settled"
     DEAD_LETTERED = "dead-lettered"
+    DEFERRED = "deferred"
     MOVED = "moved"
     REPLACED = "replaced"
 
@@ -99,6 +105,7 @@ class SecondCopies(Generic[Copy]):
         self._expected: dict[_Key, int] = {}
         self._replaced: OrderedDict[_Key, int] = OrderedDict()
         self._dead: OrderedDict[_Key, None] = OrderedDict()
+        self._deferred: OrderedDict[_Key, int] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of held messages."""
@@ -120,7 +127,9 @@ class SecondCopies(Generic[Copy]):
         replaced = self._replaced.get(key)
         if replaced is not None and message.generation <= replaced:
             return CopyStatus.SETTLED
-        if key in self._dead and not message.was_dead_lettered:
+        if not message.was_dead_lettered and (
+            key in self._dead or message.generation <= self._deferred.get(key, -1)
+        ):
             return CopyStatus.SETTLED
         settled = self._settled.digest_of(message.number)
         if settled is not None and settled == digest(message.identity):
@@ -174,9 +183,15 @@ class SecondCopies(Generic[Copy]):
             if len(self._replaced) > REPLACED_MAX:
                 self._replaced.popitem(last=False)
         elif how is Left.DEAD_LETTERED:
+            self._replaced.pop(key, None)
             self._dead[key] = None
             if len(self._dead) > DEAD_LETTERED_MAX:
                 self._dead.popitem(last=False)
+        elif how is Left.DEFERRED:
+            self._deferred[key] = message.generation
+            self._deferred.move_to_end(key)
+            if len(self._deferred) > DEFERRED_MAX:
+                self._deferred.popitem(last=False)
         if not self._waiting:
             return []
         is_all = how is not Left.REPLACED
@@ -203,6 +218,7 @@ class SecondCopies(Generic[Copy]):
         self._settled.forget()
         self._replaced.clear()
         self._dead.clear()
+        self._deferred.clear()
 
     def close(self) -> None:
         """Free the memory of settled messages: no more messages come."""

@@ -103,6 +103,40 @@ def test_what_was_dead_lettered_is_gone_unless_somebody_has_brought_it_back() ->
     assert messages.status_of(Message(1)) is CopyStatus.NEW
 
 
+def test_what_is_brought_back_is_no_copy_of_what_was_replaced_before_it_was_dead_lettered() -> None:
+    """A dead letter counts its deliveries anew: its generation is 0 again."""
+    messages = second_copies_of()
+    messages.leave(Message(1), Left.REPLACED)
+    messages.leave(Message(1, generation=1), Left.DEAD_LETTERED)
+    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
+    assert messages.status_of(Message(1, generation=1)) is CopyStatus.SETTLED
+    assert messages.status_of(Message(1, was_dead_lettered=True)) is CopyStatus.NEW
+
+
+def test_a_copy_of_what_was_deferred_is_known_unless_somebody_has_brought_it_back() -> None:
+    """Deferring counts a delivery; a dead letter counts anew, wherever it was dead-lettered."""
+    messages = second_copies_of()
+    messages.hold(Message(1, generation=1))
+    messages.wait(Message(1), 5)
+    assert messages.leave(Message(1, generation=1), Left.DEFERRED) == [5]
+    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
+    assert messages.status_of(Message(1, generation=1)) is CopyStatus.SETTLED
+    assert messages.status_of(Message(1, generation=2)) is CopyStatus.NEW
+    assert messages.status_of(Message(1, was_dead_lettered=True)) is CopyStatus.NEW
+    assert messages.status_of(Message(1, identity=B)) is CopyStatus.NEW
+    messages.forget()
+    assert messages.status_of(Message(1)) is CopyStatus.NEW
+
+
+def test_so_many_deferred_messages_are_known() -> None:
+    """The oldest is forgotten first."""
+    messages = second_copies_of()
+    for number in range(second_copies.DEFERRED_MAX + 1):
+        messages.leave(Message(number), Left.DEFERRED)
+    assert messages.status_of(Message(0)) is CopyStatus.NEW
+    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
+
+
 def test_so_many_dead_letters_are_known() -> None:
     """The oldest is forgotten first."""
     messages = second_copies_of()
@@ -273,6 +307,7 @@ class _Queue:
     settled: OrderedDict[tuple[int, Identity], None] = field(default_factory=OrderedDict)
     replaced: dict[tuple[int, Identity], int] = field(default_factory=dict)
     dead: set[tuple[int, Identity]] = field(default_factory=set)
+    deferred: dict[tuple[int, Identity], int] = field(default_factory=dict)
 
 
 class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
@@ -302,7 +337,11 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
                 is_with = with_ is not None and key == (with_.number, with_.identity)
                 is_replaced = queue.replaced.get(key, -1) >= each.generation
                 is_dead = key in queue.dead and not each.was_dead_lettered
-                assert key in queue.settled or is_with or is_replaced or is_dead, "no proof"
+                is_deferred = (
+                    each.generation <= queue.deferred.get(key, -1) and not each.was_dead_lettered
+                )
+                is_gone = key in queue.settled or is_dead or is_deferred
+                assert is_gone or is_with or is_replaced, "no proof"
                 self.stored.remove(each)
 
     def ack(self, tag: int) -> None:
@@ -324,7 +363,10 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
         elif how is Left.REPLACED:
             queue.replaced[key] = message.generation
         elif how is Left.DEAD_LETTERED:
+            queue.replaced.pop(key, None)
             queue.dead.add(key)
+        elif how is Left.DEFERRED:
+            queue.deferred[key] = message.generation
         self.drop(queue, queue.messages.leave(message, how), with_=message)
         free = queue.messages.take_free(message)
         assert how is Left.REPLACED or not free, "they leave with it"
@@ -434,6 +476,23 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
         self.leave(queue, message, Left.MOVED if is_back else Left.DEAD_LETTERED)
 
     @precondition(lambda self: self.some_are("held"))
+    @rule(data=st.data(), is_brought_back=st.booleans())
+    def defer(self, data: st.DataObject, is_brought_back: bool) -> None:
+        """It counts a delivery; who receives it by number settles it, or an operator moves it."""
+        queue, message = self.take(data, "held")
+        if is_brought_back:
+            index, generation = self.queues.index(queue), message.generation + 1
+            self.stored.append(
+                _Stored(
+                    *(index, message.number, message.identity, generation),
+                    was_dead_lettered=message.was_dead_lettered,
+                )
+            )
+        else:
+            self.alive.discard((message.number, message.identity))
+        self.leave(queue, message, Left.DEFERRED)
+
+    @precondition(lambda self: self.some_are("held"))
     @rule(data=st.data())
     def abandon(self, data: st.DataObject) -> None:
         queue, message = self.take(data, "held")
@@ -477,6 +536,7 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             queue.settled.clear()
             queue.replaced.clear()
             queue.dead.clear()
+            queue.deferred.clear()
             queue.messages.lose()
             queue.messages.forget()
 
