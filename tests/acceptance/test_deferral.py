@@ -14,9 +14,11 @@ from azure.servicebus import (
 from azure.servicebus.aio import ServiceBusClient as AioClient
 from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundError, ServiceBusError
 
+from bridge.topology import names
 from tests.acceptance.sdk import (
     client_of,
     expect_silence,
+    native_channel,
     numbers,
     receive,
     send,
@@ -32,7 +34,29 @@ ENTITIES = {
     QUEUE: {"LockDuration": "PT5S", "MaxDeliveryCount": 10},
     "deferral-kill": {"LockDuration": "PT5S"},
     "deferral-reason": {},
+    "deferral-copy": {},
 }
+
+
+def test_a_second_copy_of_a_deferred_message_is_dropped(bridge: Any) -> None:
+    """A leader that is killed leaves one; the message is deferred, and not active as well."""
+    queue = "deferral-copy"
+    active = names.active_queue(queue)
+    with client_of(bridge) as client, native_channel(bridge) as channel:
+        send(client, queue, "once")
+        eventually(lambda: channel.queue_declare(active, passive=True).method.message_count)
+        method, properties, body = channel.basic_get(active)
+        for _ in range(2):
+            channel.basic_publish(method.exchange, "", body, properties, mandatory=True)
+        channel.basic_ack(method.delivery_tag)
+        with client.get_queue_receiver(queue) as receiver:
+            (message,) = receive(receiver)
+            receiver.defer_message(message)
+            expect_silence(receiver)
+            assert message.sequence_number is not None
+            (found,) = receiver.receive_deferred_messages(message.sequence_number)
+            receiver.complete_message(found)
+            expect_silence(receiver)
 
 
 def test_a_deferred_message_comes_back_by_its_number(bridge: Any) -> None:
