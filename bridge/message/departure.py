@@ -247,9 +247,9 @@ class Departure:
                 dead = _dead(source, held, *DELIVERY_COUNT_EXCEEDED, changes, failed=1)
                 move(source, held, dead, "engine.dead_letter", Left.DEAD_LETTERED, told)
             case _:
-                failures = held.failures + 1
-                publishes = moves.again(source, held, changes, failures, self._now_ms())
-                source.putting_back(held, failures)
+                generation = moves.next_generation(held)
+                publishes = moves.again(source, held, changes, generation, self._now_ms())
+                source.putting_back(held, generation)
                 move(source, held, publishes, "engine.again", Left.REPLACED, told)
 
     def defer(self, source: MoveSource, held: Message, changes: Table, told: Told) -> None:
@@ -267,14 +267,15 @@ class Departure:
         """
         match fate_of_failed(held, source, self._now_ms()):
             case Fate.AVAILABLE:
-                move = moves.again(source, held, {}, held.failures + 1, self._now_ms())
+                generation = moves.next_generation(held)
+                move = moves.again(source, held, {}, generation, self._now_ms())
                 self._surely(source, held, move, "engine.again", Left.REPLACED)
             case fate:
                 self.finish(source, held, fate, failed=1)
 
     def refresh(self, source: MoveSource, held: Message) -> None:
         """Publish an old message again, behind all others of its queue; its count is unchanged."""
-        move = moves.again(source, held, {}, held.failures, self._now_ms())
+        move = moves.again(source, held, {}, held.generation, self._now_ms())
         self._surely(source, held, move, "engine.again", Left.REPLACED)
 
     def _move(

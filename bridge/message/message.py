@@ -85,9 +85,12 @@ class Message:
         return headers.SCHEDULED_NUMBER in (self.record.properties.headers or _NO_HEADERS)
 
     @property
-    def was_dead_lettered(self) -> bool:
-        """Whether an engine has moved it to the dead-letter queue, from where it may be back."""
-        return headers.DEAD_LETTERED in (self.record.properties.headers or _NO_HEADERS)
+    def deaths(self) -> int:
+        """How often engines moved it to the dead-letter queue, from where it may be back."""
+        table = self.record.properties.headers
+        if not table or headers.DEAD_LETTERED not in table:
+            return 0
+        return max(_integer(table, headers.DEATHS, 1), 1)
 
     def died_after(self, max_delivery_count: int) -> int:
         """Failed deliveries before the message was dead-lettered: none is counted after (Azure).

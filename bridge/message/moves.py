@@ -47,6 +47,7 @@ _ESSENTIAL = (
     headers.TIME_TO_LIVE,
     headers.DELIVERED,
     headers.DEAD_LETTERED,
+    headers.DEATHS,
     headers.DEFERRED,
     headers.MOVED,
     headers.KIND,
@@ -112,18 +113,28 @@ def dead_letter(
     properties.headers.pop(headers.DELIVERED, None)
     properties.headers.pop(headers.DEFERRED, None)
     properties.headers[headers.DEAD_LETTERED] = long(failures)
+    if message.deaths:
+        properties.headers[headers.DEATHS] = long(message.deaths + 1)
     return _to(place, names.dead_letter_queue(place.queue.path), properties, message)
 
 
+def next_generation(message: Message) -> int:
+    """Return a greater generation than any copy of a message has, to publish it again.
+
+    It counts the failed deliveries, too; those of a dead letter have ended, and rise no more.
+    """
+    return max(message.failures, message.generation) + 1
+
+
 def again(
-    place: MessagePlace, message: Message, changes: Table, failures: int, now_ms: int
+    place: MessagePlace, message: Message, changes: Table, generation: int, now_ms: int
 ) -> Move:
     """Return the move back into a message's own queue, with the rest of its TTL.
 
     Args:
-        failures: the failed deliveries that the message has then.
+        generation: that the message has then; but for a dead letter, its failed deliveries, too.
     """
-    properties = _counted(place, message, changes, failures)
+    properties = _counted(place, message, changes, generation)
     if message.expires_ms is not None:
         left_ms = max(message.expires_ms - now_ms, 0)
         properties.expiration = str(left_ms) if left_ms <= TTL_MAX_MS else None
@@ -140,7 +151,7 @@ def defer(place: MessagePlace, message: Message, changes: Table) -> Move:
     assert properties.headers is not None
     sub_queue = SubQueue.DEAD_LETTER if place.is_dead_letter else SubQueue.NONE
     properties.headers[headers.DEFERRED] = text(sub_queue.value)
-    properties.headers[headers.DELIVERED] = long(message.failures + 1)
+    properties.headers[headers.DELIVERED] = long(next_generation(message))
     return _to(place, names.deferred_queue(place.queue.path), properties, message)
 
 
@@ -155,11 +166,11 @@ def stayed(place: MessagePlace, message: Message) -> Publication:
     return entry
 
 
-def _counted(place: MessagePlace, message: Message, changes: Table, failures: int) -> Properties:
-    """Return a message's properties in its own queue, with its failed deliveries."""
+def _counted(place: MessagePlace, message: Message, changes: Table, generation: int) -> Properties:
+    """Return a message's properties in its own queue, as this generation."""
     properties = _changed(message, changes)
     assert properties.headers is not None
-    properties.headers[headers.DELIVERED] = long(failures)
+    properties.headers[headers.DELIVERED] = long(generation)
     if place.is_dead_letter:
         properties.headers[headers.DEAD_LETTERED] = long(message.failures)
     return properties

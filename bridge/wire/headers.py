@@ -83,6 +83,10 @@ DELIVERED = "x-busbridge-delivered"
 DEAD_LETTERED = "x-busbridge-dead-lettered"
 """Signed 64-bit ('l'), on messages that an engine has dead-lettered: failed deliveries before."""
 
+DEATHS = "x-busbridge-deaths"
+"""Signed 64-bit ('l'), on messages that engines have dead-lettered more than once: how often. An
+operator who moves a dead letter back by RabbitMQ's means leaves number and identity."""
+
 MOVED = "x-busbridge-moved"
 """Text, on a message that was dead-lettered, set aside or put back: the queue of the publish; on a
 dead letter of several subscriptions the common ending of their dead-letter queues' names."""

@@ -32,4 +32,5 @@ def place_of(holding: HeldMessage) -> SessionEntry[HeldMessage] | None:
         (holding.channel, holding.tag),
         holding,
         len(holding.record.body) + PLACE_BYTES,
+        holding.deaths,
     )

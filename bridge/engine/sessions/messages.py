@@ -269,7 +269,7 @@ class SessionMessages:
         place = self._place(holding)
         self._record(holding.number)
         if place is not None:
-            self.do(self.machine.left(place, is_settled=how is Left.SETTLED))
+            self.do(self.machine.left(place, how))
 
     # Deliveries.
 
@@ -334,6 +334,11 @@ class SessionMessages:
                 if self.windows is not None and self.windows.holds(channel):
                     channel.ack(tag)
                     reach("engine.drop.acked", channel)
+            case fx.ComeAgain(where):
+                channel, tag = where
+                if self.windows is not None and self.windows.holds(channel):
+                    channel.nack(tag)
+                    reach("engine.session.returned", channel)
             case _:
                 assert_never(effect)
 

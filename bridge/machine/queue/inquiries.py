@@ -29,8 +29,8 @@ class AskableMessage(Protocol):
     generation: int
 
     @property
-    def was_dead_lettered(self) -> bool:
-        """Whether the message has been in the dead-letter queue."""
+    def deaths(self) -> int:
+        """How often the message was dead-lettered before."""
 
 
 def must_ask(
@@ -55,7 +55,7 @@ def locked_message(message: AskableMessage, source: bytes) -> LockedMessage:
     Args:
         source: its queue (`wire.commits.source_in`).
     """
-    raw = digest(message.identity) + bytes((message.was_dead_lettered,))
+    raw = digest(message.identity) + bytes((message.deaths & 0xFF,))
     return LockedMessage(source, message.number, crc32(raw), message.generation)
 
 

@@ -42,8 +42,8 @@ class HeldFacts(Protocol):
     fetch: int
 
     @property
-    def was_dead_lettered(self) -> bool:
-        """Whether the message has been in the dead-letter queue."""
+    def deaths(self) -> int:
+        """How often the message was dead-lettered before."""
 
 
 class CopyFacts(Protocol):
@@ -227,12 +227,14 @@ class QueueMachine(Generic[Message, Copy]):
         self.copies.expect(message, generation)
 
     def left(self, message: Message, how: Left) -> None:
-        """Note that a message has left the queue; its second copies are acked, too."""
+        """Note that a message has left the queue; its second copies are acked, too.
+
+        What has waited for it and is no copy after all, but has come back, is given back.
+        """
         for copy in self.copies.leave(message, how):
             self._drop(copy, self._now_s)
-        if how is Left.REPLACED:
-            for copy in self.copies.take_free(message):
-                self._send_back(copy, copy.fetch, self._now_s, is_counted=False)
+        for copy in self.copies.take_free(message):
+            self._send_back(copy, copy.fetch, self._now_s, is_counted=False)
 
     def delete(self, message: Message, now_s: float) -> None:
         """Settle a received-and-deleted message; it is acked when that fetches no unwanted one."""

@@ -10,14 +10,17 @@ that the message is settled; a copy without proof is delivered.
   unacked. It is acked when the held message leaves the queue, and returned together with it.
 * **Settled**: gone for good, by the digests of the last numbers (`settled`), within one incarnation
   of the entity, which counts from 1.
-* **Dead-lettered**: gone, but a message that has been in the dead-letter queue is no copy: an
-  operator has brought it back. Its deliveries are counted anew, so what was replaced before says
-  nothing of it.
-* **Deferred**: gone, but a message of a higher generation, or one that has been in the dead-letter
-  queue, is no copy: an operator has brought it back.
+* **Dead-lettered**: gone, but a message that was dead-lettered more often is no copy: an operator
+  has brought it back. Its deliveries are counted anew, so of two copies the one that was
+  dead-lettered more often counts, then the one of the higher generation.
+* **Deferred**: gone, but a message of a higher generation is no copy: an operator has brought it
+  back.
 * **Replaced**: put back with changes under its number and identity, as a higher generation. While
   this process puts it back, the new message is no copy. When a process died in between, the queue
   has both messages, and the second to be delivered is the copy.
+
+A message that leaves a queue may come back there past this process: an operator moves it, and
+another bridge may have dead-lettered it. So only the message itself says which of two is later.
 """
 
 from __future__ import annotations
@@ -31,14 +34,8 @@ from typing import Generic, Protocol, TypeVar
 
 from bridge.machine.queue.settled import DIGEST_BYTES, SettledNumbers
 
-REPLACED_MAX = 10_000
-"""So many replaced messages are remembered."""
-
-DEAD_LETTERED_MAX = 10_000
-"""So many dead-lettered messages are remembered."""
-
-DEFERRED_MAX = 10_000
-"""So many deferred messages are remembered."""
+LEFT_MAX = 30_000
+"""So many messages that have left one queue for another place are remembered."""
 
 Identity = bytes | tuple[int, int]
 """The identity that all copies of a message share, and no other message of its entity has.
@@ -49,6 +46,11 @@ native message has number and enqueued time only.
 
 _NATIVE = struct.Struct(">qq")
 _Key = tuple[int, Identity]
+
+_Rank = tuple[int, int]
+"""How often a message was dead-lettered, and its generation: of two copies the greater counts."""
+
+_ANY_GENERATION = 1 << 62
 
 Copy = TypeVar("Copy")
 
@@ -61,7 +63,7 @@ class CopyableMessage(Protocol):
         identity: see `Identity`.
         generation: the number of deliveries before the message was published again; of two copies
             the one of the higher generation counts.
-        was_dead_lettered: the message has been in the dead-letter queue.
+        deaths: how often it was dead-lettered before; its generation counts from 0 each time.
     """
 
     number: int
@@ -69,8 +71,8 @@ class CopyableMessage(Protocol):
     generation: int
 
     @property
-    def was_dead_lettered(self) -> bool:
-        """Whether the message has been in the dead-letter queue."""
+    def deaths(self) -> int:
+        """How often the message was dead-lettered before."""
 
 
 class CopyStatus(Enum):
@@ -91,6 +93,41 @@ class Left(Enum):
     REPLACED = "replaced"
 
 
+class LeftMessages:
+    """The last messages that have left one queue for another place, and could come back."""
+
+    def __init__(self) -> None:
+        self._left: OrderedDict[_Key, _Rank] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return the number of remembered messages."""
+        return len(self._left)
+
+    def has_copy(self, message: CopyableMessage) -> bool:
+        """Whether a message that has come is a copy of one that has left, or is older."""
+        if not self._left:
+            return False
+        left = self._left.get((message.number, message.identity))
+        return left is not None and _rank(message) <= left
+
+    def note(self, message: CopyableMessage, how: Left) -> None:
+        """Note that a message has left its queue."""
+        key = message.number, message.identity
+        if how is Left.SETTLED:
+            self._left.pop(key, None)
+        elif how is not Left.MOVED:
+            generation = message.generation
+            rank = message.deaths, _ANY_GENERATION if how is Left.DEAD_LETTERED else generation
+            self._left[key] = max(rank, self._left.get(key, rank))
+            self._left.move_to_end(key)
+            if len(self._left) > LEFT_MAX:
+                self._left.popitem(last=False)
+
+    def forget(self) -> None:
+        """Forget all of them."""
+        self._left.clear()
+
+
 class SecondCopies(Generic[Copy]):
     """The held and settled messages of one queue.
 
@@ -100,12 +137,10 @@ class SecondCopies(Generic[Copy]):
 
     def __init__(self, settled: SettledNumbers) -> None:
         self._settled = settled
-        self._held: dict[_Key, int] = {}
-        self._waiting: dict[_Key, list[tuple[int, Copy]]] = {}
+        self._left = LeftMessages()
+        self._held: dict[_Key, _Rank] = {}
+        self._waiting: dict[_Key, list[tuple[_Rank, Copy]]] = {}
         self._expected: dict[_Key, int] = {}
-        self._replaced: OrderedDict[_Key, int] = OrderedDict()
-        self._dead: OrderedDict[_Key, None] = OrderedDict()
-        self._deferred: OrderedDict[_Key, int] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of held messages."""
@@ -124,33 +159,28 @@ class SecondCopies(Generic[Copy]):
         if message.number < 0:
             return CopyStatus.NEW
         key = message.number, message.identity
-        replaced = self._replaced.get(key)
-        if replaced is not None and message.generation <= replaced:
-            return CopyStatus.SETTLED
-        if not message.was_dead_lettered and (
-            key in self._dead or message.generation <= self._deferred.get(key, -1)
-        ):
+        if self._left.has_copy(message):
             return CopyStatus.SETTLED
         settled = self._settled.digest_of(message.number)
         if settled is not None and settled == digest(message.identity):
             return CopyStatus.SETTLED
-        if key in self._held and self._is_held(key, message.generation):
+        if key in self._held and self._is_held(key, _rank(message)):
             return CopyStatus.HELD
         return CopyStatus.NEW
 
     def hold(self, message: CopyableMessage) -> None:
         """Add a message to the held messages."""
         if message.number >= 0:
-            self._held[message.number, message.identity] = message.generation
+            self._held[message.number, message.identity] = _rank(message)
 
     def wait(self, message: CopyableMessage, copy: Copy) -> None:
         """Let a copy of a held message wait; `leave` or `take_free` returns the copy."""
         key = message.number, message.identity
-        self._waiting.setdefault(key, []).append((message.generation, copy))
+        self._waiting.setdefault(key, []).append((_rank(message), copy))
 
     def let_go(self, message: CopyableMessage) -> None:
         """Remove a held message that goes back to the queue; the message may come again."""
-        self._end((message.number, message.identity), message.generation)
+        self._end((message.number, message.identity), _rank(message))
 
     def take_free(self, message: CopyableMessage) -> list[Copy]:
         """Return a message's copies that need not wait any more, to be returned to the queue."""
@@ -171,33 +201,21 @@ class SecondCopies(Generic[Copy]):
         """Remove a held message that has left the queue; return copies to be dropped, too."""
         key = message.number, message.identity
         self._expected.pop(key, None)
-        self._end(key, message.generation)
+        rank = _rank(message)
+        self._end(key, rank)
         if message.number < 0:
             return []
         if how is Left.SETTLED:
             self._settled.add(message.number, digest(message.identity))
-            self._replaced.pop(key, None)
-        elif how is Left.REPLACED:
-            self._replaced[key] = message.generation
-            self._replaced.move_to_end(key)
-            if len(self._replaced) > REPLACED_MAX:
-                self._replaced.popitem(last=False)
-        elif how is Left.DEAD_LETTERED:
-            self._replaced.pop(key, None)
-            self._dead[key] = None
-            if len(self._dead) > DEAD_LETTERED_MAX:
-                self._dead.popitem(last=False)
-        elif how is Left.DEFERRED:
-            self._deferred[key] = message.generation
-            self._deferred.move_to_end(key)
-            if len(self._deferred) > DEFERRED_MAX:
-                self._deferred.popitem(last=False)
+        self._left.note(message, how)
         if not self._waiting:
             return []
-        is_all = how is not Left.REPLACED
-        return self._take(
-            key, [each for each in self._waits(key) if is_all or each <= message.generation]
-        )
+        waits = self._waits(key)
+        if how is Left.REPLACED:
+            waits = [each for each in waits if each <= rank]
+        elif how is Left.DEAD_LETTERED or how is Left.DEFERRED:
+            waits = [each for each in waits if each[0] <= rank[0]]
+        return self._take(key, waits)
 
     def lose(self) -> None:
         """Forget held and waiting messages: RabbitMQ took them back; settled ones stay settled."""
@@ -216,36 +234,38 @@ class SecondCopies(Generic[Copy]):
     def forget(self) -> None:
         """Forget messages that have left: the entity was created again, and counts from 1."""
         self._settled.forget()
-        self._replaced.clear()
-        self._dead.clear()
-        self._deferred.clear()
+        self._left.forget()
 
     def close(self) -> None:
         """Free the memory of settled messages: no more messages come."""
         self._settled.forget()
 
-    def _end(self, key: _Key, generation: int) -> None:
-        if self._held.get(key) == generation:
+    def _end(self, key: _Key, rank: _Rank) -> None:
+        if self._held.get(key) == rank:
             del self._held[key]
 
-    def _is_held(self, key: _Key, generation: int) -> bool:
-        """Whether a message is held, and the message of this generation does not replace it."""
+    def _is_held(self, key: _Key, rank: _Rank) -> bool:
+        """Whether a message is held, and the message of this rank does not replace it."""
         held = self._held.get(key)
         if held is None:
             return False
-        return generation <= held or self._expected.get(key) != generation
+        return rank <= held or self._expected.get(key) != rank[1]
 
-    def _waits(self, key: _Key) -> list[int]:
-        return [generation for generation, _ in self._waiting.get(key, ())]
+    def _waits(self, key: _Key) -> list[_Rank]:
+        return [rank for rank, _ in self._waiting.get(key, ())]
 
-    def _take(self, key: _Key, generations: list[int]) -> list[Copy]:
-        if not generations:
+    def _take(self, key: _Key, ranks: list[_Rank]) -> list[Copy]:
+        if not ranks:
             return []
         waiting = self._waiting.pop(key)
-        rest = [each for each in waiting if each[0] not in generations]
+        rest = [each for each in waiting if each[0] not in ranks]
         if rest:
             self._waiting[key] = rest
-        return [copy for generation, copy in waiting if generation in generations]
+        return [copy for rank, copy in waiting if rank in ranks]
+
+
+def _rank(message: CopyableMessage) -> _Rank:
+    return message.deaths, message.generation
 
 
 def digest(identity: Identity) -> bytes:

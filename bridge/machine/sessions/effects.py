@@ -88,6 +88,13 @@ class Drop:
     where: Any
 
 
+@dataclass(frozen=True, slots=True)
+class ComeAgain:
+    """What has waited for a message that has left, and is no copy, is to be returned."""
+
+    where: Any
+
+
 Effect = (
     Given
     | RefuseSession
@@ -99,4 +106,5 @@ Effect = (
     | Refresh[Any]
     | End[Any]
     | Drop
+    | ComeAgain
 )

@@ -33,6 +33,7 @@ class SessionEntry(Generic[Message]):
         number: the message's sequence number.
         identity: the message's identity, which all its copies share.
         generation: failed deliveries so far, by Service Bus's rules.
+        deaths: how often the message was dead-lettered before.
         expires_ms: the time of the message's expiry (UTC ms), or `None` for never.
         session_id: the session id as the message has it; `folded`: the session itself, once the
             message is in the index.
@@ -40,7 +41,7 @@ class SessionEntry(Generic[Message]):
         message: the message, or `None` while its body is not in memory.
         size_bytes: the message's size.
         state: `READY`, `COMING`, `OUT` or `LEAVING`.
-        seconds: locations of second copies, which are removed with the message.
+        seconds: second copies, which leave with the message: location, and how often dead-lettered.
         holder: who held the session at the last delivery; opaque.
         lock: the lock token of the last delivery; opaque.
         since: the count of `Ages` when the message came or was published again.
@@ -48,6 +49,7 @@ class SessionEntry(Generic[Message]):
     """
 
     __slots__ = (
+        "deaths",
         "expires_ms",
         "folded",
         "generation",
@@ -75,10 +77,12 @@ class SessionEntry(Generic[Message]):
         where: Any,
         message: Message | None,
         size_bytes: int,
+        deaths: int = 0,
     ) -> None:
         self.number = number
         self.identity = identity
         self.generation = generation
+        self.deaths = deaths
         self.expires_ms = expires_ms
         self.session_id = session_id
         self.folded = NO_SESSION
@@ -86,7 +90,7 @@ class SessionEntry(Generic[Message]):
         self.message: Message | None = message
         self.size_bytes = size_bytes
         self.state = READY
-        self.seconds: list[Any] | None = None
+        self.seconds: list[tuple[Any, int]] | None = None
         self.holder: Any = None
         self.lock: Any = None
         self.since = 0

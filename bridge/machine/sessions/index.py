@@ -58,6 +58,7 @@ class Index(Generic[Message]):
         """Replace the known copy of a message with another copy."""
         self._budget.forget(known)
         known.generation, known.where = new.generation, new.where
+        known.deaths = new.deaths
         known.message, known.size_bytes = new.message, new.size_bytes
         self._budget.keep(known, is_wanted=is_wanted)
 

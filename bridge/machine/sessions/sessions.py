@@ -14,8 +14,8 @@
   `sweep`.
 
 RabbitMQ keeps every message; this machine has an index of all and the bodies of some
-(`MemoryBudget`). Of two copies of one message the copy of the higher count stays. No message is
-forgotten before it has left.
+(`MemoryBudget`). Of two copies of one message the later one stays (`queue.second_copies`). No
+message is forgotten before it has left.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from typing import Any, Generic, TypeVar
 from bridge.machine.queue.fate import Fate, Rules
 from bridge.machine.queue.locks import Locks
 from bridge.machine.queue.memory_budget import MemoryBudget
-from bridge.machine.queue.second_copies import Identity, digest
+from bridge.machine.queue.second_copies import Identity, Left, LeftMessages, digest
 from bridge.machine.queue.settled import SettledNumbers
 from bridge.machine.sessions.ages import Ages
 from bridge.machine.sessions.effects import (
+    ComeAgain,
     Deliver,
     Drop,
     Effect,
@@ -90,6 +91,7 @@ class Sessions(Generic[Message]):
         self.rules = rules
         self.is_leaving = False
         self._settled = settled
+        self._left = LeftMessages()
         self._supply: Supply[Message] = Supply()
         self._index: Index[Message] = Index(budget, self._supply)
         self._held: dict[Hashable, Session[Message]] = {}
@@ -137,6 +139,8 @@ class Sessions(Generic[Message]):
         settled = self._settled.digest_of(place.number)
         if settled is not None and settled == digest(place.identity):
             return [Drop(place.where)]
+        if self._left.has_copy(place):
+            return [Drop(place.where)]
         session = self._index.add(place, self._ages.now)
         session.ready(place)
         return self._on_ready(session, now_ms)
@@ -145,7 +149,8 @@ class Sessions(Generic[Message]):
         self, known: SessionEntry[Message], new: SessionEntry[Message], now_ms: int
     ) -> list[Effect]:
         """Take a copy of a message that is in the index, or is expected."""
-        if known.state == COMING and new.generation >= known.generation:
+        is_later = (new.deaths, new.generation) >= (known.deaths, known.generation)
+        if known.state == COMING and is_later:
             refreshing, known.refreshing = known.refreshing, 0
             self._index.replace(known, new, is_wanted=refreshing != REFRESHED)
             if refreshing == FETCHED:
@@ -156,12 +161,12 @@ class Sessions(Generic[Message]):
             session.ready(known)
             return [*_drops_of_seconds(known), *self._on_ready(session, now_ms)]
         if known.state == READY:
-            if new.generation < known.generation:
+            if not is_later:
                 return [Drop(new.where)]
             earlier = known.where
             self._index.replace(known, new, is_wanted=False)
             return [Drop(earlier)]
-        known.seconds = [*(known.seconds or ()), new.where]
+        known.seconds = [*(known.seconds or ()), (new.where, new.deaths)]
         return []
 
     def find(self, identity: Identity) -> SessionEntry[Message] | None:
@@ -312,10 +317,11 @@ class Sessions(Generic[Message]):
         session.ready(place)
         return self._on_ready(session, now_ms)
 
-    def left(self, place: SessionEntry[Message], *, is_settled: bool) -> list[Effect]:
-        """Remove a message that has left the queue, for good (`is_settled`) or for another."""
-        if is_settled:
+    def left(self, place: SessionEntry[Message], how: Left) -> list[Effect]:
+        """Remove a message that has left the queue, for good or for another place."""
+        if how is Left.SETTLED:
             self._settled.add(place.number, digest(place.identity))
+        self._left.note(place, how)
         effects = _drops_of_seconds(place)
         self._index.forget(place)
         return effects
@@ -500,9 +506,15 @@ def _is_locked(locks: Locks[Session[Message]], session: Session[Message], now_ms
 
 
 def _drops_of_seconds(place: SessionEntry[Any]) -> list[Effect]:
-    """Return the effects that drop the second copies of a settled or replaced message."""
+    """Return the effects that drop the second copies of a settled or replaced message.
+
+    One that was dead-lettered since is no copy: an operator has brought the message back.
+    """
     seconds, place.seconds = place.seconds, None
-    return [Drop(where) for where in seconds or ()]
+    return [
+        Drop(where) if deaths <= place.deaths else ComeAgain(where)
+        for where, deaths in seconds or ()
+    ]
 
 
 def _published_again(place: SessionEntry[Any]) -> Effect:

@@ -30,7 +30,7 @@ class Given:
     generation: int = 0
     failures: int = 0
     identity: bytes = b""
-    was_dead_lettered: bool = False
+    deaths: int = 0
 
 
 class Setup:

@@ -12,8 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bridge.machine.queue import second_copies
-from bridge.machine.queue.second_copies import CopyStatus, Identity, Left, SecondCopies, digest
+from bridge.machine.queue.second_copies import (
+    LEFT_MAX,
+    CopyStatus,
+    Identity,
+    Left,
+    LeftMessages,
+    SecondCopies,
+    digest,
+)
 from bridge.machine.queue.settled import (
     MEMORY_BYTES_MAX,
     PAGE_BYTES,
@@ -33,7 +40,7 @@ class Message:
     generation: int = 0
     identity: Identity = A
     tag: int = 1
-    was_dead_lettered: bool = False
+    deaths: int = 0
 
 
 def second_copies_of(memory: SettledMemory | None = None) -> SecondCopies[int]:
@@ -96,21 +103,47 @@ def test_what_was_dead_lettered_is_gone_unless_somebody_has_brought_it_back() ->
     messages.wait(Message(1), 5)
     assert messages.leave(Message(1), Left.DEAD_LETTERED) == [5]
     assert messages.status_of(Message(1)) is CopyStatus.SETTLED
-    assert messages.status_of(Message(1, was_dead_lettered=True)) is CopyStatus.NEW
-    assert messages.status_of(Message(1, generation=1, was_dead_lettered=True)) is CopyStatus.NEW
+    assert messages.status_of(Message(1, deaths=1)) is CopyStatus.NEW
+    assert messages.status_of(Message(1, generation=1, deaths=1)) is CopyStatus.NEW
     assert messages.status_of(Message(1, identity=B)) is CopyStatus.NEW
     messages.forget()
     assert messages.status_of(Message(1)) is CopyStatus.NEW
 
 
-def test_what_is_brought_back_is_no_copy_of_what_was_replaced_before_it_was_dead_lettered() -> None:
-    """A dead letter counts its deliveries anew: its generation is 0 again."""
+def test_what_another_bridge_dead_lettered_is_no_copy_of_what_was_replaced_before() -> None:
+    """A dead letter counts its deliveries anew: its generation is 0 again, in each queue."""
     messages = second_copies_of()
-    messages.leave(Message(1), Left.REPLACED)
-    messages.leave(Message(1, generation=1), Left.DEAD_LETTERED)
-    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
-    assert messages.status_of(Message(1, generation=1)) is CopyStatus.SETTLED
-    assert messages.status_of(Message(1, was_dead_lettered=True)) is CopyStatus.NEW
+    for deaths in range(3):
+        brought_back = Message(1, deaths=deaths)
+        assert messages.status_of(brought_back) is CopyStatus.NEW
+        messages.leave(brought_back, Left.REPLACED)
+        assert messages.status_of(brought_back) is CopyStatus.SETTLED
+        messages.hold(Message(1, generation=1, deaths=deaths))
+        messages.lose()
+
+
+def test_what_is_brought_back_often_and_dead_lettered_each_time_is_no_copy() -> None:
+    """But for the copies of what it was before."""
+    messages = second_copies_of()
+    for deaths in range(3):
+        assert messages.status_of(Message(1, deaths=deaths)) is CopyStatus.NEW
+        messages.leave(Message(1, deaths=deaths), Left.REPLACED)
+        messages.leave(Message(1, generation=1, deaths=deaths), Left.DEAD_LETTERED)
+        for generation in range(3):
+            copy = Message(1, generation=generation, deaths=deaths)
+            assert messages.status_of(copy) is CopyStatus.SETTLED
+
+
+@pytest.mark.parametrize("how", [Left.DEAD_LETTERED, Left.DEFERRED, Left.REPLACED])
+def test_what_is_brought_back_before_it_has_left_here_is_given_back(how: Left) -> None:
+    """Whoever moves dead letters back at once is faster than the ack."""
+    messages = second_copies_of()
+    messages.hold(Message(1))
+    messages.wait(Message(1), 5)
+    messages.wait(Message(1, deaths=1), 6)
+    assert messages.leave(Message(1), how) == [5]
+    assert messages.take_free(Message(1)) == [6]
+    assert messages.status_of(Message(1, deaths=1)) is CopyStatus.NEW
 
 
 def test_a_copy_of_what_was_deferred_is_known_unless_somebody_has_brought_it_back() -> None:
@@ -122,28 +155,21 @@ def test_a_copy_of_what_was_deferred_is_known_unless_somebody_has_brought_it_bac
     assert messages.status_of(Message(1)) is CopyStatus.SETTLED
     assert messages.status_of(Message(1, generation=1)) is CopyStatus.SETTLED
     assert messages.status_of(Message(1, generation=2)) is CopyStatus.NEW
-    assert messages.status_of(Message(1, was_dead_lettered=True)) is CopyStatus.NEW
+    assert messages.status_of(Message(1, deaths=1)) is CopyStatus.NEW
     assert messages.status_of(Message(1, identity=B)) is CopyStatus.NEW
     messages.forget()
     assert messages.status_of(Message(1)) is CopyStatus.NEW
 
 
-def test_so_many_deferred_messages_are_known() -> None:
+@pytest.mark.parametrize("how", [Left.DEAD_LETTERED, Left.DEFERRED, Left.REPLACED])
+def test_so_many_messages_that_left_are_known(how: Left) -> None:
     """The oldest is forgotten first."""
-    messages = second_copies_of()
-    for number in range(second_copies.DEFERRED_MAX + 1):
-        messages.leave(Message(number), Left.DEFERRED)
-    assert messages.status_of(Message(0)) is CopyStatus.NEW
-    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
-
-
-def test_so_many_dead_letters_are_known() -> None:
-    """The oldest is forgotten first."""
-    messages = second_copies_of()
-    for number in range(second_copies.DEAD_LETTERED_MAX + 1):
-        messages.leave(Message(number), Left.DEAD_LETTERED)
-    assert messages.status_of(Message(0)) is CopyStatus.NEW
-    assert messages.status_of(Message(1)) is CopyStatus.SETTLED
+    left = LeftMessages()
+    for number in range(LEFT_MAX + 1):
+        left.note(Message(number), how)
+    assert len(left) == LEFT_MAX
+    assert not left.has_copy(Message(0))
+    assert left.has_copy(Message(1))
 
 
 def test_a_message_put_back_with_changes_is_no_copy() -> None:
@@ -265,14 +291,6 @@ def test_all_queues_of_a_process_share_one_bound() -> None:
     assert MEMORY_BYTES_MAX == 64 << 20
 
 
-def test_what_was_replaced_is_bounded() -> None:
-    """In number."""
-    messages = second_copies_of()
-    for number in range(second_copies.REPLACED_MAX + 10):
-        messages.leave(Message(number), Left.REPLACED)
-    assert len(messages._replaced) == second_copies.REPLACED_MAX
-
-
 PAGES = 3
 """What the machine below remembers: few pages, so that it forgets."""
 
@@ -294,7 +312,11 @@ class _Stored:
     identity: Identity
     generation: int
     tag: int | None = None
-    was_dead_lettered: bool = False
+    deaths: int = 0
+
+
+def _dead(message: Message | _Stored, queue: int) -> _Stored:
+    return _Stored(queue, message.number, message.identity, 0, deaths=message.deaths + 1)
 
 
 @dataclass
@@ -305,9 +327,24 @@ class _Queue:
     held: list[Message] = field(default_factory=list)
     leaving: list[Message] = field(default_factory=list)
     settled: OrderedDict[tuple[int, Identity], None] = field(default_factory=OrderedDict)
-    replaced: dict[tuple[int, Identity], int] = field(default_factory=dict)
-    dead: set[tuple[int, Identity]] = field(default_factory=set)
-    deferred: dict[tuple[int, Identity], int] = field(default_factory=dict)
+    replaced: set[tuple[int, Identity, int, int]] = field(default_factory=set)
+    dead: set[tuple[int, Identity, int]] = field(default_factory=set)
+    deferred: set[tuple[int, Identity, int, int]] = field(default_factory=set)
+
+    def is_dead(self, each: _Stored) -> bool:
+        """Whether its bridge dead-lettered it, then or later."""
+        key = each.number, each.identity
+        return any(
+            key == (number, who) and deaths >= each.deaths for number, who, deaths in self.dead
+        )
+
+    def is_older(self, each: _Stored) -> bool:
+        """Whether its bridge replaced or deferred it, or a later one."""
+        key, rank = (each.number, each.identity), (each.deaths, each.generation)
+        return any(
+            key == (number, identity) and (deaths, generation) >= rank
+            for number, identity, deaths, generation in self.replaced | self.deferred
+        )
 
 
 class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
@@ -334,14 +371,13 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
         for tag in tags:
             for each in [each for each in self.stored if each.tag == tag]:
                 key = each.number, each.identity
-                is_with = with_ is not None and key == (with_.number, with_.identity)
-                is_replaced = queue.replaced.get(key, -1) >= each.generation
-                is_dead = key in queue.dead and not each.was_dead_lettered
-                is_deferred = (
-                    each.generation <= queue.deferred.get(key, -1) and not each.was_dead_lettered
+                is_with = (
+                    with_ is not None
+                    and key == (with_.number, with_.identity)
+                    and each.deaths <= with_.deaths
                 )
-                is_gone = key in queue.settled or is_dead or is_deferred
-                assert is_gone or is_with or is_replaced, "no proof"
+                is_gone = key in queue.settled or queue.is_dead(each) or queue.is_older(each)
+                assert is_gone or is_with, "no proof"
                 self.stored.remove(each)
 
     def ack(self, tag: int) -> None:
@@ -361,15 +397,16 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             self.recent[page] = None
             self.recent.move_to_end(page)
         elif how is Left.REPLACED:
-            queue.replaced[key] = message.generation
+            queue.replaced.add((*key, message.deaths, message.generation))
         elif how is Left.DEAD_LETTERED:
-            queue.replaced.pop(key, None)
-            queue.dead.add(key)
+            queue.dead.add((*key, message.deaths))
         elif how is Left.DEFERRED:
-            queue.deferred[key] = message.generation
+            queue.deferred.add((*key, message.deaths, message.generation))
         self.drop(queue, queue.messages.leave(message, how), with_=message)
         free = queue.messages.take_free(message)
-        assert how is Left.REPLACED or not free, "they leave with it"
+        for each in self.stored:
+            if each.tag in free and how is not Left.REPLACED:
+                assert each.deaths > message.deaths, "they leave with it"
         self.requeue(free)
 
     def arrive(self, stored: _Stored) -> None:
@@ -380,13 +417,13 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             stored.generation,
             stored.identity,
             stored.tag,
-            stored.was_dead_lettered,
+            stored.deaths,
         )
         status = queue.messages.status_of(message)
         key = message.number, message.identity
         if key in queue.settled and self.is_in_window(queue, message.number):
             assert status is CopyStatus.SETTLED, "a proven copy"
-        if key in queue.dead and not stored.was_dead_lettered:
+        if queue.is_dead(stored):
             assert status is CopyStatus.SETTLED, "a copy of a dead letter"
         if status is CopyStatus.NEW:
             queue.messages.hold(message)
@@ -469,11 +506,19 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
     def dead_letter(self, data: st.DataObject) -> None:
         """It goes to the other queue, and an operator may bring it back from there."""
         queue, message = self.take(data, "held")
-        is_back = queue is self.queues[1]
-        other = 1 - self.queues.index(queue)
-        moved = _Stored(other, message.number, message.identity, 0, was_dead_lettered=True)
-        self.stored.append(moved)
-        self.leave(queue, message, Left.MOVED if is_back else Left.DEAD_LETTERED)
+        self.stored.append(_dead(message, 1 - self.queues.index(queue)))
+        self.leave(queue, message, Left.DEAD_LETTERED)
+
+    @precondition(lambda self: any(each.tag is None for each in self.stored))
+    @rule(data=st.data(), is_dead=st.booleans())
+    def move_past_this_bridge(self, data: st.DataObject, is_dead: bool) -> None:
+        """An operator moves a message by RabbitMQ's means; another bridge dead-letters one."""
+        moved = data.draw(st.sampled_from([each for each in self.stored if each.tag is None]))
+        if is_dead:
+            self.stored.append(_dead(moved, 1 - moved.queue))
+        else:
+            self.stored.append(replace(moved, queue=1 - moved.queue))
+        self.stored.remove(moved)
 
     @precondition(lambda self: self.some_are("held"))
     @rule(data=st.data(), is_brought_back=st.booleans())
@@ -485,7 +530,7 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             self.stored.append(
                 _Stored(
                     *(index, message.number, message.identity, generation),
-                    was_dead_lettered=message.was_dead_lettered,
+                    deaths=message.deaths,
                 )
             )
         else:
@@ -513,7 +558,7 @@ class CopiesOfWhatRabbitMQBringsAgain(RuleBasedStateMachine):
             self.stored.append(
                 _Stored(
                     *(index, message.number, message.identity, generation),
-                    was_dead_lettered=message.was_dead_lettered,
+                    deaths=message.deaths,
                 )
             )
             queue.leaving.append(message)

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from bridge.machine.queue.fate import Fate, Rules
 from bridge.machine.queue.memory_budget import MemoryBudget
+from bridge.machine.queue.second_copies import Left
 from bridge.machine.queue.settled import SettledMemory
 from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.ages import Ages
@@ -208,7 +209,7 @@ class World:
         """Hand a message over to the dead-letter queue."""
         self.gone(place.number, fate)
         self.held.pop(place.where)
-        self.do(self.machine.left(place, is_settled=False))
+        self.do(self.machine.left(place, Left.DEAD_LETTERED))
 
     def accept(self, receiver: int, session_id: str | None) -> None:
         """A receiver wants a session."""
@@ -239,7 +240,7 @@ class World:
         self.machine.leaving(place)
         self.gone(place.number, "completed")
         del self.held[place.where]
-        self.do(self.machine.left(place, is_settled=True))
+        self.do(self.machine.left(place, Left.SETTLED))
 
     def abandon(self, place: SessionEntry[Stored]) -> None:
         """A receiver does not want a message."""

@@ -14,7 +14,7 @@ from bridge.message.message import EXPIRED_REASON, Message, facts
 from bridge.model import entity as model
 from bridge.topology import names
 from bridge.wire import headers, stamp
-from bridge.wire.basic import Properties, Table, text
+from bridge.wire.basic import Properties, Table, long, text
 
 NOW_MS = 1_700_000_000_000
 IDENTITY = bytes(range(20))
@@ -140,7 +140,7 @@ def test_a_dead_letter_begins_to_count_anew_and_says_why(
     dead = arrived(publish, can_expire=False)
 
     assert publish.routing_key == names.dead_letter_queue(place.queue.path)
-    assert (dead.failures, dead.expires_ms, dead.was_dead_lettered) == (0, None, True)
+    assert (dead.failures, dead.expires_ms, dead.deaths) == (0, None, 1)
     assert dead.died_after(10) == failures
     assert table_of(publish)[headers.DEAD_LETTER_REASON] == text("why")
     assert table_of(publish)[headers.DEAD_LETTER_ERROR_DESCRIPTION] == text("because")
@@ -227,3 +227,36 @@ def test_a_dead_letter_that_is_put_back_keeps_the_count_that_it_died_with(
     back = arrived(moves.again(DEAD, letter, {}, failures, NOW_MS)[0], can_expire=False)
 
     assert back.died_after(10) == died_after
+
+
+def test_a_dead_letter_is_later_than_all_its_copies_each_time_it_is_published_again() -> None:
+    """Else it is taken for the copy of what it replaces, and acked."""
+    letter = arrived(moves.dead_letter(ACTIVE, delivered(), "why", None, {}, 3)[0])
+    for _ in range(3):
+        letter.failures = letter.died_after(10)
+        deferred = arrived(moves.defer(DEAD, letter, {})[0])
+        generation = moves.next_generation(letter)
+        back = arrived(moves.again(DEAD, letter, {}, generation, NOW_MS)[0], can_expire=False)
+        assert back.generation > letter.generation
+        assert deferred.generation > letter.generation
+        letter = back
+    assert letter.died_after(10) == 3
+
+
+def test_each_time_that_a_message_is_dead_lettered_it_is_a_later_one() -> None:
+    """Its generation begins anew; who brings it back leaves its number and identity."""
+    message = delivered()
+    assert message.deaths == 0
+    for deaths in range(1, 4):
+        message = arrived(moves.dead_letter(ACTIVE, message, "why", None, {}, 0)[0])
+        assert (message.deaths, message.generation) == (deaths, 0)
+        message = arrived(moves.again(ACTIVE, message, {}, 1, NOW_MS)[0])
+        assert message.deaths == deaths
+
+
+def test_a_dead_letter_of_an_older_bridge_has_died_once() -> None:
+    """It says that, and not how often."""
+    assert delivered(table={headers.DEAD_LETTERED: long(0)}).deaths == 1
+    assert delivered(table={headers.DEATHS: long(5)}).deaths == 0
+    table = {headers.DEAD_LETTERED: long(0), headers.DEATHS: long(-1)}
+    assert delivered(table=table).deaths == 1

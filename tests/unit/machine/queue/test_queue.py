@@ -55,7 +55,7 @@ class Message:
     failures: int
     expires_ms: int | None
     time_to_live_ms: int | None = 1
-    was_dead_lettered: bool = False
+    deaths: int = 0
     identity: Identity = b""
 
     def __post_init__(self) -> None:
