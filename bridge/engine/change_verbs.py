@@ -53,5 +53,5 @@ class NamespaceChanges(Protocol):
         """The verb of migrations that import messages."""
 
     @property
-    def transactions(self) -> TransactionVerbs | None:
-        """The verbs of transactions; `None`: they are not offered."""
+    def transactions(self) -> TransactionVerbs:
+        """The verbs of transactions."""

@@ -93,7 +93,6 @@ from bridge.engine.settlement.locks_anywhere import LocksAnywhere
 from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.engine.settlement.settling import Settling
 from bridge.engine.state import Health, MadeAgain
-from bridge.engine.transaction_verbs import TransactionVerbs
 from bridge.engine.transactions.inquirer import BridgeInquirer
 from bridge.engine.transactions.pins import Pins, inquire
 from bridge.engine.transactions.pins_anywhere import PinsAnywhere
@@ -162,11 +161,8 @@ class RabbitNamespace:
         state: the engine's health.
         transactional: awaited before the envelope of a commit: its entities may have transactions.
         findings: the features of Service Bus that this RabbitMQ lacks, by the last `apply`.
-        transacting: the verbs of transactions.
-        transactions: the same for gateways; they are not offered.
+        transactions: the verbs of transactions.
     """
-
-    transactions: TransactionVerbs | None = None
 
     def __init__(
         self,
@@ -356,7 +352,7 @@ class RabbitNamespace:
             self._locks, self._settling, supervisor, partial(inquire, self.directory, self._sending)
         )
         self._pins_anywhere = PinsAnywhere(self._peers, self._locks, self._pins, self._usage.note)
-        self.transacting = Transacting(
+        self.transactions = Transacting(
             self.directory,
             self._sending,
             self._pins_anywhere,
@@ -462,7 +458,7 @@ class RabbitNamespace:
     async def close(self) -> None:
         """Close all parts; locked and buffered messages return to their queues."""
         await self.forwarding.close()
-        await self.transacting.close()
+        await self.transactions.close()
         await self._pins.close()
         await self._pins_anywhere.close()
         await self._receiving.end(self._locks.end_all())

@@ -27,7 +27,7 @@ SCENARIOS = (
     "cross_entity_plain_use",
     "cross_entity_sessions",
     "cross_entity_many_links",
-    "transaction_is_refused",
+    "nservicebus_atomic",
 )
 
 ENTITIES: dict[str, dict[str, object]] = {}

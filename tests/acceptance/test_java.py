@@ -15,7 +15,6 @@ SCENARIOS = (
     "processor",
     "session_processor",
     "cross_entity",
-    "transaction_refused",
 )
 
 QUEUES = ("java-1", "java-2")

@@ -12,9 +12,6 @@ import pytest
 from bridge.testing.process import Bridge
 from tests.acceptance.proton_transactions import ProtonClient
 from tests.acceptance.sdk import client_of, expect_silence, send, take, texts
-from tests.fixtures import transacting
-
-PROGRAM = transacting.__name__
 
 ENTITIES = {
     name: {"LockDuration": "PT5S", "MaxDeliveryCount": 10}

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from bridge.testing.process import Bridge
 from tests.acceptance.driver import Outcome, dotnet_program, run_scenarios
 from tests.acceptance.scenarios import test_nothing_is_left_out, test_scenario  # noqa: F401
-from tests.fixtures import transacting
 
 SCENARIOS = (
     "commit",
@@ -23,7 +22,6 @@ SCENARIOS = (
     "receiver_across_refused",
 )
 
-PROGRAM = transacting.__name__
 
 QUEUE = "dotnet-tx"
 ENTITIES = {

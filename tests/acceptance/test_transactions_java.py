@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from bridge.testing.process import Bridge
 from tests.acceptance.driver import Outcome, java_program, run_side_by_side
 from tests.acceptance.scenarios import test_nothing_is_left_out, test_scenario  # noqa: F401
-from tests.fixtures import transacting
 
 SCENARIOS = (
     "commit",
@@ -21,7 +20,6 @@ SCENARIOS = (
 )
 
 QUEUES = ("java-tx-1", "java-tx-2", "java-tx-3")
-PROGRAM = transacting.__name__
 
 ENTITIES = {
     f"{queue}{kind}": {"LockDuration": "PT5S", "MaxDeliveryCount": 10}

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from bridge.testing.process import Bridge
 from tests.acceptance.driver import Outcome, java_program, run_scenarios
 from tests.acceptance.scenarios import test_nothing_is_left_out, test_scenario  # noqa: F401
-from tests.fixtures import transacting
 
 SCENARIOS = ("commit", "rollback", "too_many", "across")
 
-PROGRAM = transacting.__name__
 
 QUEUE = "jms"
 ENTITIES = {

@@ -19,7 +19,6 @@ from bridge.engine.api import (
 )
 from bridge.engine.change_verbs import ChangeVerbs
 from bridge.engine.import_verbs import ImportVerbs
-from bridge.engine.transaction_verbs import TransactionVerbs
 from bridge.message.envelopes import Outgoing
 from bridge.model import entity as model
 from bridge.model.errors import (
@@ -31,6 +30,7 @@ from bridge.model.errors import (
 from bridge.model.name import EntityPath, SubQueue
 from tests.bench.memory_queue import MemoryQueue, MemoryReceiver
 from tests.bench.memory_sessions import MemorySessions
+from tests.bench.memory_transactions import MemoryTransactions
 
 TURN_MESSAGES = 500
 """So many messages of a batch are stored in one turn of the loop."""
@@ -41,12 +41,12 @@ class MemoryNamespace:
 
     Attributes:
         sent_bytes_max: the largest message of a queue without a limit of its own.
-        transactions: the verbs of transactions, unless there are none.
+        transactions: the verbs of transactions.
     """
 
     def __init__(self, *definitions: model.Queue) -> None:
         self.sent_bytes_max = 262_144
-        self.transactions: TransactionVerbs | None = None
+        self.transactions = MemoryTransactions(self)
         self._queues: dict[tuple[str, SubQueue], MemoryQueue] = {}
         self._storing = asyncio.Lock()
         self._sends: set[asyncio.Task[None]] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from bridge.engine.transaction_verbs import PinnedLock, PreparedSend, TransactionWork
@@ -16,7 +17,9 @@ from bridge.model.errors import (
     TransactionRolledBack,
 )
 from bridge.model.name import EntityPath
-from tests.bench.memory_namespace import MemoryNamespace
+
+if TYPE_CHECKING:
+    from tests.bench.memory_namespace import MemoryNamespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,6 @@ class MemoryTransactions:
         self.declares_refused: ServiceBusError | None = None
         self.commits_end: ServiceBusError | None = None
         self._namespace = namespace
-        namespace.transactions = self
 
     def check(self) -> None:
         """Raise what refuses a declare."""

@@ -142,7 +142,7 @@ class Transacting:
 async def transacting(*, stored: int = 0, **engine: Any) -> AsyncIterator[Transacting]:
     """Run a gateway with transactions, and a client of it."""
     namespace = MemoryNamespace(Queue(name="q", lock_duration_ms=60_000), Queue(name="other"))
-    verbs = MemoryTransactions(namespace)
+    verbs = namespace.transactions
     for name, value in engine.items():
         setattr(verbs, name, value)
     async with gateway(namespace=namespace) as (served, port), client(port) as peer:

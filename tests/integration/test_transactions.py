@@ -92,7 +92,7 @@ async def test_a_commit_settles_and_sends(door: Door, confirming: Channel) -> No
         door.path, [5], ReceiveMode.RECEIVE_AND_DELETE
     )
     assert deferred.record.body == b"defer"
-    assert door.namespace.transacting.in_doubt == 0
+    assert door.namespace.transactions.in_doubt == 0
     await door.complete(*found)
     await door.complete(dead, path=door.dead_letters)
     await door.namespace.close()
@@ -239,11 +239,11 @@ async def test_a_commit_in_doubt_is_decided_later(
             await leading.sidecar.stop()
             with pytest.raises(TransactionInDoubt):
                 await transaction.commit()
-            assert door.namespace.transacting.in_doubt == 1
+            assert door.namespace.transactions.in_doubt == 1
             with pytest.raises(MessageLockLost):
                 await door.complete(received)
             async with member(endpoint, broker.management_url):
-                await until(lambda: door.namespace.transacting.in_doubt == 0)
+                await until(lambda: door.namespace.transactions.in_doubt == 0)
                 (new,) = await client.receive()
                 assert new.record.body == b"new"
                 await door.complete(new)

@@ -46,7 +46,7 @@ class TransactionClient:
     """A transaction as a gateway has it."""
 
     def __init__(self, door: Door, path: EntityPath | None = None) -> None:
-        self.verbs: Transacting = door.namespace.transacting
+        self.verbs: Transacting = door.namespace.transactions
         self.path = path or door.path
         self.settlements: list[tuple[PinnedLock, Disposition]] = []
         self.sends: list[str] = []

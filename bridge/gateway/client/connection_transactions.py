@@ -20,12 +20,10 @@ from bridge.engine.transaction_verbs import (
     TransactionVerbs,
     TransactionWork,
 )
-from bridge.gateway.client import texts
 from bridge.gateway.client.links import EntityLink
 from bridge.gateway.client.reply_links import ReplyLink
 from bridge.machine.amqp10.link import Link
 from bridge.machine.amqp10.session import AmqpSession
-from bridge.machine.transactions import refusals
 from bridge.machine.transactions.effects import (
     Answer,
     AskForCommit,
@@ -41,7 +39,6 @@ from bridge.machine.transactions.transactions import Transactions
 from bridge.model.errors import (
     EntityNotFound,
     InternalError,
-    NotImplementedHere,
     ServiceBusError,
     TransactionInDoubt,
     TransactionRolledBack,
@@ -111,13 +108,6 @@ def entity_of(client: Client, path: EntityPath) -> str:
         return client.namespace.entity(EntityPath(path.entity)).front.lower()
     except EntityNotFound:
         return path.key  # the check says so
-
-
-def refusal_without(client: Client) -> ServiceBusError:
-    """Return why a client that has no coordinator operates in no transaction."""
-    if client.namespace.transactions is None:
-        return NotImplementedHere(texts.TRANSACTIONS_NOT_HERE)
-    return refusals.not_declared()
 
 
 class ConnectionTransactions:

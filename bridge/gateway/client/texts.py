@@ -15,8 +15,8 @@ SESSIONS_ARE_EXCLUSIVE = (
 )
 """Behind the link's name .NET looks for Azure's words, to recognize an unsupported feature."""
 
-TRANSACTIONS_NOT_HERE = (
-    "Transactions are not implemented here: send, receive and settle messages outside of one."
+NO_TRANSACTION_OF_COPIES = (
+    "A link that copies or relays messages takes part in no transaction: send outside of one."
 )
 NOT_IN_TRANSACTIONS = (
     "The operation '{name}' is not implemented in a transaction: ask for it outside of one."

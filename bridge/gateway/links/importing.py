@@ -127,7 +127,7 @@ class ImportingLink(SendingLink):
         """Refuse what is part of a transaction, and a batch that is too large."""
         size_bytes = len(event.payload)
         if isinstance(event.state, TransactionalState):
-            raise NotImplementedHere(texts.TRANSACTIONS_NOT_HERE)
+            raise NotImplementedHere(texts.NO_TRANSACTION_OF_COPIES)
         if is_batch and size_bytes > self._batch_bytes_max:
             raise MessageSizeExceeded(too_large(str(self.path), size_bytes, self._batch_bytes_max))
 

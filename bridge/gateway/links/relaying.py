@@ -110,7 +110,7 @@ class RelayingLink(SendingLink):
         )
 
     def _operate(self, event: MessageArrived, state: TransactionalState) -> None:
-        refused = NotImplementedHere(texts.TRANSACTIONS_NOT_HERE)
+        refused = NotImplementedHere(texts.NO_TRANSACTION_OF_COPIES)
         if self.client.transactions is not None:
             self.client.transactions.doom(state.txn_id, refused)
         self.done(event, self.rejected(refused))

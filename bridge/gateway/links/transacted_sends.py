@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.background.slices import in_slices
 from bridge.engine.transaction_verbs import TransactionVerbs
-from bridge.gateway.client.connection_transactions import Checked, refusal_without
+from bridge.gateway.client.connection_transactions import Checked
 from bridge.machine.amqp10.events import MessageArrived
+from bridge.machine.transactions import refusals
 from bridge.machine.transactions.operations import TransactedVerb
 from bridge.message.envelopes import Outgoing
 from bridge.model.errors import InvalidField, ServiceBusError
@@ -26,7 +27,7 @@ def begin_send(link: SendingLink, event: MessageArrived, state: TransactionalSta
     asker = TransactedSend(link, event)
     transactions = link.client.transactions
     if transactions is None:
-        asker.refuse(None, refusal_without(link.client))
+        asker.refuse(None, refusals.not_declared())
     else:
         verb = TransactedVerb.SEND
         transactions.operate(link.link, state.txn_id, verb, link.path, asker, asker.check)

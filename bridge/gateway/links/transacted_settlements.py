@@ -11,11 +11,11 @@ from bridge.gateway.client.connection_transactions import (
     Checked,
     PinnedSettlements,
     abandon_forgotten,
-    refusal_without,
 )
 from bridge.gateway.links.outcomes import disposition_of
 from bridge.machine.amqp10.events import OutcomeArrived
 from bridge.machine.amqp10.link import OutgoingDelivery
+from bridge.machine.transactions import refusals
 from bridge.machine.transactions.operations import TransactedVerb
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
@@ -33,7 +33,7 @@ def begin_settlements(
     for delivery in event.deliveries:
         asker = TransactedSettlement(link, event, delivery, state)
         if transactions is None:
-            asker.refuse(None, refusal_without(link.client))
+            asker.refuse(None, refusals.not_declared())
         else:
             verb = TransactedVerb.SETTLE
             transactions.operate(

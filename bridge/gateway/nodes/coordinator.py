@@ -1,8 +1,7 @@
 """Links to the coordinator of transactions (part 4, section 4.2).
 
 Some clients attach one before all their other links because they might use transactions: .NET and
-Java with `EnableCrossEntityTransactions`. Where the engine has none the link is accepted, too, and
-their plain work goes on; a transaction is refused when it is declared.
+Java with `EnableCrossEntityTransactions`.
 """
 
 from __future__ import annotations
@@ -10,10 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bridge.gateway.client.client import Client
-from bridge.gateway.client.connection_transactions import (
-    ConnectionTransactions,
-    refusal_without,
-)
+from bridge.gateway.client.connection_transactions import ConnectionTransactions
 from bridge.machine.amqp10.events import MessageArrived
 from bridge.machine.amqp10.faults import DECODE_ERROR, make_error
 from bridge.machine.amqp10.link import IncomingLink
@@ -42,11 +38,10 @@ class CoordinatorLink:
         self.link = link
         self.client = client
         self._under_way = 0
-        verbs = client.namespace.transactions
-        if client.transactions is None and verbs is not None:
-            client.transactions = ConnectionTransactions(client, verbs)
-        if client.transactions is not None:
-            client.transactions.coordinator_attached(link)
+        if client.transactions is None:
+            client.transactions = ConnectionTransactions(client, client.namespace.transactions)
+        self._transactions = client.transactions
+        self._transactions.coordinator_attached(link)
         link.owner = self
         link.accept(credit=CREDIT, message_bytes_max=REQUEST_BYTES_MAX)
 
@@ -54,21 +49,17 @@ class CoordinatorLink:
         """Declare a transaction, or discharge one; a settled declare is ignored."""
         self._under_way += 1
         asker = CoordinatorRequest(self, event)
-        transactions = self.client.transactions
-        if transactions is None:
-            asker.refuse(None, refusal_without(self.client))
-            return
         try:
             request = decode_request(event.payload)
         except DecodeError as error:
             self.done(event, Rejected(make_error(DECODE_ERROR, str(error))))
             return
         if not isinstance(request, Declare):
-            transactions.discharge(self, asker, request.txn_id, is_failed=request.fail)
+            self._transactions.discharge(self, asker, request.txn_id, is_failed=request.fail)
         elif event.is_settled:
             self.done(event, None)  # nobody would know its id
         else:
-            transactions.declare(self, asker)
+            self._transactions.declare(self, asker)
 
     def done(self, event: MessageArrived, state: Any) -> None:
         """Write the outcome of a request."""
@@ -91,8 +82,7 @@ class CoordinatorLink:
 
     def on_detached(self) -> None:
         """Roll back what is not discharged: the link is gone."""
-        if self.client.transactions is not None:
-            self.client.transactions.coordinator_closed(self)
+        self._transactions.coordinator_closed(self)
 
 
 class CoordinatorRequest:

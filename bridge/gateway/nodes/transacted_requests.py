@@ -15,7 +15,6 @@ from bridge.gateway.client import texts
 from bridge.gateway.client.connection_transactions import (
     Check,
     Checked,
-    refusal_without,
 )
 from bridge.gateway.links.transacted_settlements import pinned_settlements
 from bridge.gateway.nodes.node_operation import (
@@ -71,7 +70,7 @@ def refusal_of_read(link: RequestLink, request: LinkRequest) -> ServiceBusError 
     """Return why a request that only reads is not carried out in its transaction."""
     transactions = link.client.transactions
     if transactions is None:
-        return refusal_without(link.client)
+        return refusals.not_declared()
     is_known = request.txn_id is not None and request.txn_id in transactions
     return None if is_known else refusals.not_declared()
 
@@ -103,7 +102,7 @@ class TransactedRequest:
         """Make the request part of the transaction that it names, or refuse it."""
         transactions, txn_id = self._link.client.transactions, self._request.txn_id
         if transactions is None or txn_id is None:
-            self.refuse(None, refusal_without(self._link.client))
+            self.refuse(None, refusals.not_declared())
             return
         verb, check = self._asked()
         transactions.operate(self._link.link, txn_id, verb, self._path, self, check)

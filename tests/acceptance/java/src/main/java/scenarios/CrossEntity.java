@@ -22,7 +22,6 @@ final class CrossEntity {
 
     static void addTo(Map<String, Scenarios.Scenario> all) {
         all.put("cross_entity", on -> new CrossEntity(on).plainUse());
-        all.put("transaction_refused", on -> new CrossEntity(on).refused());
     }
 
     private String plainUse() {
@@ -45,22 +44,6 @@ final class CrossEntity {
             .acceptSession("cross"));
         session.complete(Scenarios.receive(session, 1).get(0));
         return "";
-    }
-
-    private String refused() {
-        ServiceBusSenderClient sender = sender();
-        try {
-            sender.createTransaction();
-        } catch (RuntimeException error) {
-            String text = String.valueOf(error.getMessage());
-            Scenarios.check(text.startsWith("Transactions are not implemented here"), text);
-            sender.sendMessage(new ServiceBusMessage("plain"));
-            ServiceBusReceiverClient receiver = on.track(builder.receiver().queueName(on.queue)
-                .disableAutoComplete().buildClient());
-            receiver.complete(Scenarios.receive(receiver, 1).get(0));
-            return text;
-        }
-        throw new AssertionError("a transaction was declared");
     }
 
     private ServiceBusSenderClient sender() {
