@@ -10,14 +10,18 @@ import java.time.OffsetDateTime;
 import java.util.List;
 import java.util.Map;
 
-/** Clients with cross-entity transactions enabled: one AMQP session, behind a coordinator. */
+/** Clients with cross-entity transactions enabled: one AMQP session, behind a coordinator, that receives from one entity. */
 final class CrossEntity {
     private final Scenarios on;
     private final ServiceBusClientBuilder builder;
 
     private CrossEntity(Scenarios on) {
         this.on = on;
-        this.builder = Scenarios.builder(on.connectionString).enableCrossEntityTransactions();
+        this.builder = crossing();
+    }
+
+    private ServiceBusClientBuilder crossing() {
+        return Scenarios.builder(on.connectionString).enableCrossEntityTransactions();
     }
 
     static void addTo(Map<String, Scenarios.Scenario> all) {
@@ -39,7 +43,7 @@ final class CrossEntity {
         long number = sender.scheduleMessage(
             new ServiceBusMessage("later"), OffsetDateTime.now().plusHours(1));
         sender.cancelScheduledMessage(number);
-        ServiceBusReceiverClient session = on.track(builder.sessionReceiver()
+        ServiceBusReceiverClient session = on.track(crossing().sessionReceiver()
             .queueName(on.queue + "-sessions").disableAutoComplete().buildClient()
             .acceptSession("cross"));
         session.complete(Scenarios.receive(session, 1).get(0));
