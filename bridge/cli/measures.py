@@ -129,7 +129,7 @@ def _of_engine(namespace: RabbitNamespace) -> Iterator[Metric]:
     yield _gauge(
         "commits_unanswered",
         "Commits of transactions that are published, and whose verdict is not known.",
-        namespace.transacting.in_doubt,
+        namespace.transactions.in_doubt,
     )
 
 

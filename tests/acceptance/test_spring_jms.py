@@ -14,7 +14,6 @@ import pytest
 from tests.acceptance.connecting import without_flag
 from tests.acceptance.driver import Outcome, java_program, java_trust_store, run_scenarios
 from tests.acceptance.scenarios import test_nothing_is_left_out, test_scenario  # noqa: F401
-from tests.fixtures import transacting
 from tests.fixtures.bridge import Bridge, bridge_of
 from tests.fixtures.broker import Broker
 
@@ -54,9 +53,8 @@ TOPICS = [{"Name": f"{PREFIX}-news", "Subscriptions": [{"Name": "all"}]}]
 @pytest.fixture(scope="module")
 def bridge(broker: Broker, module_vhost: str, config: Path) -> Iterator[Bridge]:
     """A bridge at the only port that the starter knows."""
-    program = transacting.__name__
     flags = ("--tls-port", "5671")
-    started = bridge_of(broker, module_vhost, *flags, config=config, program=program)
+    started = bridge_of(broker, module_vhost, *flags, config=config)
     started.start()
     yield started
     started.stop()
