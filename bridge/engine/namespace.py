@@ -97,6 +97,7 @@ from bridge.engine.transactions.inquirer import BridgeInquirer
 from bridge.engine.transactions.pins import Pins, inquire
 from bridge.engine.transactions.pins_anywhere import PinsAnywhere
 from bridge.engine.transactions.reports import CarriedOutReports
+from bridge.engine.transactions.state_pins import StatePins
 from bridge.engine.transactions.transacting import Transacting
 from bridge.machine.browse.counted_dead_letters import LookedThrough
 from bridge.machine.inbox.arrival import MALFORMED_MESSAGE
@@ -360,6 +361,7 @@ class RabbitNamespace:
             supervisor,
             self.transactional,
             self.check_known,
+            StatePins(self._sessional, self._sessions.owners),
         )
         self._administration.on_changed += [
             self.reconciler.note,

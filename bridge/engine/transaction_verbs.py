@@ -46,6 +46,20 @@ class PinnedLock:
     lock_token: UUID
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PinnedSession:
+    """A session that a transaction keeps, to give it a state; made by `set_state`.
+
+    Attributes:
+        path: the queue or subscription.
+        state: what the session gets; `None` clears it.
+    """
+
+    path: EntityPath
+    session_id: str
+    state: bytes | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionWork:
     """What a commit carries out, in the order of the operations.
@@ -56,6 +70,7 @@ class TransactionWork:
         sends: messages for the pinned entity, and for others.
         settlements: each pinned lock once.
         cancels: the numbers of scheduled messages of the pinned entity.
+        states: the states that sessions get; of two for a session the later one counts.
     """
 
     identity: bytes
@@ -63,6 +78,7 @@ class TransactionWork:
     sends: Sequence[PreparedSend] = ()
     settlements: Sequence[tuple[PinnedLock, Disposition]] = ()
     cancels: Sequence[int] = ()
+    states: Sequence[PinnedSession] = ()
 
 
 class TransactionVerbs(Protocol):
@@ -108,6 +124,33 @@ class TransactionVerbs(Protocol):
 
         Locks of this process can be settled as soon as this returns.
         """
+
+    async def set_state(
+        self, transaction: bytes, path: EntityPath, session_id: str, state: bytes | None
+    ) -> PinnedSession:
+        """Keep a session that a receiver holds until `commit` or `release_sessions`, 150 s at most.
+
+        Until then its lock does not end by time, its state changes for no other reason, and nobody
+        else gets the session when its receiver has given it up.
+
+        Args:
+            transaction: the transaction's id; it may set a session's state more than once.
+            state: what the session gets by the commit; `None` clears it.
+
+        Raises:
+            SessionLockLost: no receiver holds the session.
+            MessageSizeExceeded: the state is too large.
+            ServerBusy, OperationTimeout: another transaction has the session, or its owner does not
+                answer.
+        """
+
+    def state_in(
+        self, transaction: bytes, path: EntityPath, session_id: str
+    ) -> PinnedSession | None:
+        """Return a session with the state that a transaction is to give it; `None`: none."""
+
+    def release_sessions(self, pins: Iterable[PinnedSession]) -> None:
+        """Let sessions go, with the states that they had."""
 
     def size_bytes(self, work: TransactionWork) -> int:
         """Return the size of a commit as RabbitMQ gets it; `bytes_max` is the most."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from bridge.machine.queue.inquiries import Inquiries, locked_message, must_ask
 from bridge.message.held import Held
 from bridge.message.message import Message
-from bridge.wire.commits import NO_INQUIRY, LockedMessage
+from bridge.wire.commits import NO_INQUIRY, LockedMessage, StateOutcome
 from bridge.wire.inquiries import Told
 
 AskedStep = Callable[[Told], None]
@@ -160,3 +160,19 @@ class Inquirer(Protocol):
 
     def carry_out(self, owner: Any, held: Any, told: Told, asking: Asking) -> None:
         """Settle a message as its leader has told, and tell the leader when that is done."""
+
+    async def states(
+        self, resource: str, front: str, source: bytes, shard: int
+    ) -> tuple[bytes, list[StateOutcome]]:
+        """Ask until it is answered which states the sessions of a shard are to get.
+
+        Args:
+            resource: the shard's queue.
+            source: the states of its queue or subscription (`message.locked_source`).
+
+        Returns:
+            The name of the inquiry, and the states.
+        """
+
+    def report(self, front: str, message: LockedMessage) -> None:
+        """Tell a leader that an outcome is carried out."""

@@ -4,6 +4,8 @@
     TRANSFERS  path of the target: u16 + UTF-8 | its envelope: u32 + bytes, repeated
     OUTCOMES   locked message 23 bytes | inquiry 8 bytes | kind u8 | details: u32 + bytes, repeated
     CANCELS    sequence number of a scheduled message i64, repeated
+    STATES     source 7 bytes | shard u16 | inquiry 8 bytes | below i64 | session id's size u16 |
+               has a state u8 | state's size u32 | session id UTF-8 | state, repeated
 
     locked message   source 7 bytes | sequence number i64 | identity's hash u32 | generation u32
 
@@ -17,9 +19,12 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from hashlib import sha256
 from typing import NamedTuple
+from zlib import crc32
 
 from bridge.model.name import SHORT_ID_BYTES
+from bridge.model.session_id import fold
 from bridge.wire import envelope, sections
 from bridge.wire.envelope import SOURCE_BYTES, Item, MalformedEnvelope, Operation
 from bridge.wire.journal import decode_numbers, encode_numbers
@@ -37,6 +42,8 @@ NO_INQUIRY = bytes(INQUIRY_BYTES)
 _MESSAGE = struct.Struct(f">{SOURCE_BYTES}sqII")
 MESSAGE_BYTES = _MESSAGE.size
 _OUTCOME = struct.Struct(f">{SOURCE_BYTES}sqII{INQUIRY_BYTES}sBI")
+_STATE = struct.Struct(f">{SOURCE_BYTES}sH{INQUIRY_BYTES}sqHBI")
+_NUMBER = struct.Struct(">q")
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 
@@ -47,6 +54,8 @@ class LockedIn(IntEnum):
     ACTIVE = 0
     DEAD_LETTER = 1
     DEFERRED = 2
+    STATES = 3
+    """No messages, but the states of its sessions."""
 
 
 def source_in(short: bytes, queue: LockedIn) -> bytes:
@@ -79,7 +88,8 @@ class OutcomeKind(IntEnum):
     """What becomes of a locked message.
 
     `DROP` is told only: what the message's outcome led to is in its next place, and this is a copy.
-    A copy of a higher generation may be what it led to.
+    A copy of a higher generation may be what it led to. `STATES` is told only, of a shard: its
+    sessions' states that are to be set (`decode_states`).
     """
 
     COMPLETE = 1
@@ -87,6 +97,7 @@ class OutcomeKind(IntEnum):
     DEAD_LETTER = 3
     DEFER = 4
     DROP = 5
+    STATES = 6
 
 
 class LockOutcome(NamedTuple):
@@ -106,6 +117,44 @@ class LockOutcome(NamedTuple):
     def is_kept(self) -> bool:
         """Whether it must be carried out: a message that comes again is abandoned by that."""
         return self.kind is not OutcomeKind.ABANDON or bool(self.details)
+
+
+class StateOutcome(NamedTuple):
+    """The state that a transaction gives a session.
+
+    Attributes:
+        source: the states of the session's queue or subscription (`source_in`).
+        shard: the session's shard.
+        inquiry: the shard's owner's, or `NO_INQUIRY`.
+        below_ms: the times of states that this one follows; one of this time or later shows that it
+            was set before, and so does the absence of any.
+        session_id: as it is spelt.
+        state: `None` clears it.
+    """
+
+    source: bytes
+    shard: int
+    inquiry: bytes
+    below_ms: int
+    session_id: str
+    state: bytes | None
+
+    @property
+    def message(self) -> LockedMessage:
+        """Its name in reports: no message has it."""
+        raw = fold(self.session_id).encode("utf-8", "surrogatepass") + _NUMBER.pack(self.below_ms)
+        (number,) = _NUMBER.unpack(sha256(raw).digest()[: _NUMBER.size])
+        return LockedMessage(self.source, number, crc32(raw), self.shard)
+
+
+def shard_of_states(source: bytes, shard: int) -> LockedMessage:
+    """Return what an owner asks for to be told the states that its shard's sessions are to get."""
+    return LockedMessage(source, shard, 0)
+
+
+def is_of_states(source: bytes) -> bool:
+    """Whether a source names states of sessions."""
+    return source[-1] == LockedIn.STATES
 
 
 class TransferredEnvelope(NamedTuple):
@@ -128,6 +177,7 @@ class CommitContent:
     transfers: Sequence[TransferredEnvelope] = ()
     outcomes: Sequence[LockOutcome] = ()
     cancels: Sequence[int] = ()
+    states: Sequence[StateOutcome] = ()
 
 
 class CommitSection(IntEnum):
@@ -137,6 +187,7 @@ class CommitSection(IntEnum):
     TRANSFERS = 2
     OUTCOMES = 3
     CANCELS = 4
+    STATES = 6
 
 
 def encode(identity: bytes, content: CommitContent) -> bytes:
@@ -151,6 +202,7 @@ def encode(identity: bytes, content: CommitContent) -> bytes:
         CommitSection.TRANSFERS: b"".join([_encode_transfer(each) for each in content.transfers]),
         CommitSection.OUTCOMES: encode_outcomes(content.outcomes),
         CommitSection.CANCELS: encode_numbers(content.cancels),
+        CommitSection.STATES: encode_states(content.states),
     }
     raw = sections.encode_bare([each for each in found.items() if each[1]])
     return envelope.encode_sections(Operation.COMMIT, identity, raw)
@@ -171,6 +223,7 @@ def decode(raw: bytes) -> CommitContent:
             _decode_transfers(found.get(CommitSection.TRANSFERS, b"")),
             decode_outcomes(found.get(CommitSection.OUTCOMES, b"")),
             decode_numbers(found.get(CommitSection.CANCELS, b"")),
+            decode_states(found.get(CommitSection.STATES, b"")),
         )
     except (MalformedEntry, UnicodeDecodeError) as error:
         raise MalformedEnvelope(str(error)) from error
@@ -230,6 +283,40 @@ def decode_outcomes(raw: bytes) -> list[LockOutcome]:
         if at > len(raw):
             raise MalformedEntry("an outcome that ends too early")
         found.append(outcome)
+    return found
+
+
+def encode_states(states: Sequence[StateOutcome]) -> bytes:
+    """Return states as bytes."""
+    parts: list[bytes] = []
+    for source, shard, inquiry, below_ms, session_id, state in states:
+        name, value = session_id.encode("utf-8", "surrogatepass"), state or b""
+        has_state = state is not None
+        parts += (
+            _STATE.pack(source, shard, inquiry, below_ms, len(name), has_state, len(value)),
+            name,
+            value,
+        )
+    return b"".join(parts)
+
+
+def decode_states(raw: bytes) -> list[StateOutcome]:
+    """Return the states in bytes; raises `MalformedEntry`."""
+    found: list[StateOutcome] = []
+    at = 0
+    while at < len(raw):
+        try:
+            source, shard, inquiry, below_ms, size, has_state, length = _STATE.unpack_from(raw, at)
+            name_at = at + _STATE.size
+            state_at = name_at + size
+            session_id = raw[name_at:state_at].decode("utf-8", "surrogatepass")
+        except (struct.error, ValueError) as error:
+            raise MalformedEntry(str(error)) from error
+        at = state_at + length
+        if at > len(raw) or not is_of_states(source) or has_state > 1 or (length and not has_state):
+            raise MalformedEntry("a session's state that is none")
+        state = raw[state_at:at] if has_state else None
+        found.append(StateOutcome(source, shard, inquiry, below_ms, session_id, state))
     return found
 
 

@@ -67,6 +67,9 @@ TARGET = "x-busbridge-target"
 TRANSFER_TO = "x-busbridge-transfer-to"
 """The path of the entity that a message of a transfer queue goes to."""
 
+NO_STATE = "x-busbridge-no-state"
+"""True, of a stored state of a session: the session has none, and this is the time of that."""
+
 ENTRY = "x-busbridge-entry"
 """The kind of a journal entry that is no message: cancel, marker, bucket, snapshot."""
 

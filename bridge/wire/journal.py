@@ -15,7 +15,7 @@ A body is a list of sections (`wire.sections`), version 2:
     accepted   ACCEPTED; only in the stream of a history (`machine.inbox.accepted_ids`)
     reads      WRITER; only there: up to this entry the term has read the history
     gap        GAPS (`wire.gaps`): numbers that are never given
-    decision, asked
+    decision, asked, states-set
                transactions (`wire.decisions`)
     snapshot   PART (`wire.snapshot`)
 
@@ -54,6 +54,7 @@ LEFT_OUT = "left-out"
 GAP = "gap"
 DECISION = "decision"
 ASKED = "asked"
+STATES_SET = "states-set"
 ACCEPTED = "accepted"
 MARKER_OF_HISTORY = "reads"
 COMMIT = "landed"
@@ -88,6 +89,8 @@ class JournalSection(IntEnum):
     TRANSACTIONS = 24
     DECISION = 25
     ASKED = 26
+    STATES = 30
+    STATES_SET = 31
     USES = sections.OPTIONAL | 32
     ACCEPTED = sections.OPTIONAL | 33
     FORWARDED = sections.OPTIONAL | 34

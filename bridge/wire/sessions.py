@@ -22,6 +22,13 @@ In a bridge's own queue, each a field table with `do`, `path` and `shard`:
     session-check     session: refused unless a receiver holds the session
     session-state     session: answered with 1 and the state, or 0
     session-store     session, [state]: store the state, or without one clear it
+    session-pin       session, transaction: a transaction of a receiver that holds the session is to
+                      give it a state; answered with that (`wire.commits.encode_states`), without
+                      the state
+    session-keep      session, transaction: refused unless the receiver holds the session; from now
+                      on nothing but the transaction's end unpins it
+    session-unpin     session, transaction: the transaction is rolled back
+    session-set       session, transaction, [state]: it is committed: set the state, or clear it
     session-import    session, run, [state]: the same for a migration's run, which holds the entity;
                       no receiver holds the session
     session-digests   run: answered with JSON, [session id, SHA-256 of its state as hex] of each
@@ -57,6 +64,10 @@ RENEW = "session-renew"
 CHECK = "session-check"
 GET_STATE = "session-state"
 STORE = "session-store"
+PIN = "session-pin"
+KEEP_PINNED = "session-keep"
+UNPIN = "session-unpin"
+SET_PINNED = "session-set"
 IMPORT_STATE = "session-import"
 DIGESTS = "session-digests"
 LIST = "session-list"
@@ -91,13 +102,15 @@ def session_id_of(raw: bytes) -> str | None:
     return session_id_in(Properties.decode(raw).headers or {})
 
 
-def state_properties(session_id: str, updated_ms: int) -> bytes:
-    """Return the properties of a stored state."""
+def state_properties(session_id: str, updated_ms: int, *, is_bare: bool = False) -> bytes:
+    """Return the properties of a stored state; a bare one says that the session has none."""
     table: Table = {
         headers.KIND: text(STATE),
         headers.SESSION_ID: text(session_id),
         headers.ENQUEUED_TIME: long(updated_ms),
     }
+    if is_bare:
+        table[headers.NO_STATE] = ("t", True)
     return Properties(headers=table, delivery_mode=2).encode()
 
 

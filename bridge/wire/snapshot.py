@@ -73,6 +73,8 @@ _OF_ENTRIES = (
     JournalSection.GAPS,
     JournalSection.DECISION,
     JournalSection.ASKED,
+    JournalSection.STATES,
+    JournalSection.STATES_SET,
 )
 """Sections of entries that are no snapshots."""
 

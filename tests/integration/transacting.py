@@ -16,7 +16,8 @@ from contextlib import asynccontextmanager
 
 from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.engine.api import Complete, Disposition, Received
-from bridge.engine.transaction_verbs import PinnedLock, TransactionWork
+from bridge.engine.transaction_verbs import PinnedLock, PinnedSession, TransactionWork
+from bridge.engine.transactions.state_pins import StatePin
 from bridge.engine.transactions.transacting import Transacting
 from bridge.model import entity as model
 from bridge.model.name import EntityPath
@@ -51,6 +52,7 @@ class TransactionClient:
         self.settlements: list[tuple[PinnedLock, Disposition]] = []
         self.sends: list[str] = []
         self.cancels: list[int] = []
+        self.states: list[PinnedSession] = []
         self.identity = os.urandom(16)
 
     async def settle(
@@ -61,6 +63,16 @@ class TransactionClient:
         pin = await self.verbs.pin(path or self.path, received.lock_token)
         self.settlements.append((pin, disposition))
 
+    async def set_state(self, session_id: str, state: bytes | None) -> None:
+        """Pin a session, to give it a state."""
+        pin = await self.verbs.set_state(self.identity, self.path, session_id, state)
+        self.states.append(pin)
+
+    @property
+    def pins(self) -> list[StatePin]:
+        """The pins of sessions, as the engine knows them."""
+        return [each for each in self.states if isinstance(each, StatePin)]
+
     def work(self) -> TransactionWork:
         """Return what a commit carries."""
         sends = [self.verbs.prepare(self.path, self.path, [outgoing(each)]) for each in self.sends]
@@ -70,6 +82,7 @@ class TransactionClient:
             sends=sends,
             settlements=self.settlements,
             cancels=self.cancels,
+            states=self.states,
         )
 
     async def commit(self) -> None:

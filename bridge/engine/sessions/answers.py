@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from hashlib import sha256
 
 from bridge.background.slices import in_slices
@@ -15,8 +16,11 @@ from bridge.model.errors import ServerBusy, SessionLockLost
 from bridge.model.session_id import fold
 from bridge.wire import sessions as wire
 from bridge.wire.basic import Table
+from bridge.wire.commits import encode_states
 from bridge.wire.reply import Done
 from bridge.wire.sessions import content, integer, string
+
+_PINS = (wire.PIN, wire.KEEP_PINNED, wire.UNPIN, wire.SET_PINNED)
 
 
 async def answer(owner: SessionOwner, what: str, question: Table) -> Done:
@@ -46,8 +50,11 @@ async def _answer(owner: SessionOwner, what: str, question: Table) -> Done:
     if what == wire.DIGESTS:
         return Done(content=wire.encode_digests(await _digests(owner)))
     session_id = string(question, "session")
+    if what in _PINS:
+        return await _pinned(owner, what, session_id, question)
     if what == wire.IMPORT_STATE:
         run = string(question, "run")
+        await owner.pinned.free(session_id)
         await stored.store(session_id, _state_in(question), lambda: check_held(messages.queue, run))
         return Done()
     if what == wire.RENEW:
@@ -56,11 +63,29 @@ async def _answer(owner: SessionOwner, what: str, question: Table) -> Done:
         await owner.catch_up()
         count, before_ms = integer(question, "count"), integer(question, "before")
         return Done((await delete(messages, session_id, count, before_ms),))
+    if what in (wire.GET_STATE, wire.STORE):
+        await owner.pinned.free(session_id, of_kept=what == wire.GET_STATE)
     messages.check(session_id)
     if what == wire.GET_STATE:
         return Done(content=wire.encode_state(stored.states.value_of(session_id)))
     if what == wire.STORE:
-        await stored.store(session_id, _state_in(question))
+        check = partial(owner.pinned.check_free, session_id)
+        await stored.store(session_id, _state_in(question), check)
+    return Done()
+
+
+async def _pinned(owner: SessionOwner, what: str, session_id: str, question: Table) -> Done:
+    """Carry out a request about a state that a transaction gives a session."""
+    pinned, transaction = owner.pinned, content(question, "transaction")
+    if what == wire.PIN:
+        outcome = await pinned.pin(session_id, transaction)
+        return Done(content=encode_states([outcome]))
+    if what == wire.KEEP_PINNED:
+        await pinned.keep(session_id, transaction)
+    elif what == wire.UNPIN:
+        pinned.release(session_id, transaction)
+    else:
+        await pinned.carry_out(session_id, transaction, _state_in(question))
     return Done()
 
 

@@ -27,6 +27,7 @@ from bridge.machine.queue.second_copies import Left, digest
 from bridge.machine.queue.settled import SettledNumbers
 from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.entry import OUT, SessionEntry
+from bridge.machine.sessions.session import Holder
 from bridge.machine.sessions.sessions import Sessions
 from bridge.message.alarm import Alarm
 from bridge.message.end_rules import rules_of
@@ -54,6 +55,7 @@ class SessionMessages:
     Attributes:
         path: the entity's path.
         queue: the entity's definition.
+        shard: the number of the shard.
         resource: the name of the shard's queue in RabbitMQ.
         machine: the state machine that gives sessions and messages to receivers.
         reader: reads the copies of a subscription; `None`: it is a queue's shard.
@@ -73,6 +75,7 @@ class SessionMessages:
         tell: Tell,
     ) -> None:
         self.queue = queue
+        self.shard = shard
         self.path = EntityPath(queue.path)
         self.resource = names.active_queue(queue.path, shard)
         self.windows: ShardChannels | None = None
@@ -204,6 +207,21 @@ class SessionMessages:
         """Raise SessionLockLost unless a receiver holds the session."""
         if not self.machine.is_held(session_id, now_ms=now_ms()):
             raise SessionLockLost(texts.SESSION_LOCK_LOST)
+
+    def pin(self, session_id: str) -> Holder:
+        """Keep a session for a transaction; return its receiver's hold.
+
+        Raises:
+            SessionLockLost: no receiver holds the session, or it is pinned already.
+        """
+        holder = self.machine.pin(session_id, now_ms=now_ms())
+        if holder is None:
+            raise SessionLockLost(texts.SESSION_LOCK_LOST)
+        return holder
+
+    def unpin(self, session_id: str) -> None:
+        """Let a session go on."""
+        self.do(self.machine.unpin(session_id, now_ms=now_ms()))
 
     def take(self, session_id: str) -> HeldMessage | None:
         """Take a held session's next message; `None`: there is none, or its body is fetched."""

@@ -28,10 +28,12 @@ from bridge.engine import texts
 from bridge.engine.ownership.ownership import Ask, Ownership
 from bridge.engine.services import Services
 from bridge.engine.sessions.messages import SessionMessages
+from bridge.engine.sessions.pinned_states import PinnedStates
 from bridge.engine.sessions.shard_arrivals import ShardArrivals
 from bridge.engine.sessions.shard_channels import ShardChannels
 from bridge.engine.sessions.stored_states import POINT, StoredStates
 from bridge.engine.sessions.takeover import take_over
+from bridge.model.errors import ServiceBusError
 from bridge.topology import names
 from bridge.topology.resources import Queue
 from bridge.wire.basic import Table
@@ -78,6 +80,7 @@ class SessionOwner:
         messages: the shard's messages.
         ownership: this process's consumer of the queue `$sessions`.
         stored: the states of the shard's sessions.
+        pinned: those of its sessions to which transactions are to give a state.
         is_ready: whether this process is the owner and has all messages of the shard.
         natives: the count of the queue's consumers that are not this process's.
         arrivals: what RabbitMQ delivers of the shard.
@@ -114,6 +117,7 @@ class SessionOwner:
             prepare=self._make_states,
         )
         self.stored = StoredStates(self.ownership, services.sender)
+        self.pinned = PinnedStates(messages, self.stored, services)
         self._services = services
         self.arrivals = ShardArrivals(messages, services)
         self._on_ready = on_ready
@@ -222,8 +226,13 @@ class SessionOwner:
             )
             await self.ownership.catch_up()  # the states, too
             await self.arrivals.asked.idle()
+            if self.messages.queue.transactional:
+                await self.pinned.take_over()
         except BrokerError as error:
             self._on_lost(error)
+            return
+        except ServiceBusError as error:
+            self._on_lost(ConnectionLost(text=str(error)))
             return
         except Exception as error:
             self._on_lost(ConnectionLost(text=repr(error)))
@@ -262,6 +271,7 @@ class SessionOwner:
         self._stay()
         self._cancel()
         self.arrivals.asked.lose()
+        self.pinned.lose()
         self.messages.lose()
 
     def _cancel(self) -> None:
@@ -300,7 +310,7 @@ class SessionOwner:
                     await asyncio.sleep(0)
             if not self._compacts_logs:
                 await self._refresh()
-            if self.messages.machine.holders or not await self._elsewhere():
+            if self._is_used or not await self._elsewhere():
                 self._stay()
             elif await self._may_hand_over():
                 self._hand_over()
@@ -328,11 +338,16 @@ class SessionOwner:
             self._handing_over = waits.begin(self.messages.resource, reason)
         loop = asyncio.get_running_loop()
         end_s = loop.time() + PAUSE_S
-        while not self.messages.machine.holders and loop.time() < end_s:
+        while not self._is_used and loop.time() < end_s:
             if self._is_settled:
                 return True
             await asyncio.sleep(LOOK_S)
         return False
+
+    @property
+    def _is_used(self) -> bool:
+        """Whether a receiver, or a transaction, has a session."""
+        return bool(self.messages.machine.holders or self.pinned)
 
     @property
     def _is_settled(self) -> bool:

@@ -7,7 +7,8 @@ one session are made one after the other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -72,16 +73,82 @@ class StoredStates:
                 ownership meanwhile: the state may be set or not.
             SessionLockLost: this process is no more the owner; the state is unchanged.
         """
-        channel = self._ownership.channel
-        change = self._changes.setdefault(fold(session_id), asyncio.Lock())
-        async with change:
-            if channel is None or channel is not self._ownership.channel:
-                raise SessionLockLost(texts.SESSION_LOCK_LOST)
+        async with self._change(session_id) as channel:
             check()
             if state is None:
                 await self._clear(session_id, channel)
             else:
                 await self._set(session_id, state)
+
+    # States that transactions give sessions.
+
+    async def prepare(self, session_id: str) -> int:
+        """Give a session a state to be followed, if it has none: a bare one.
+
+        Returns the times of states that the next one follows (`States.is_due`).
+
+        Raises:
+            ServerBusy, BrokerError, OperationTimeout, SessionLockLost: as for `store`.
+        """
+        async with self._change(session_id):
+            if not self.states.has_any(session_id):
+                await self._set(session_id, None)
+            return self.states.next_ms(session_id, now_ms())
+
+    async def replace(
+        self, session_id: str, state: bytes | None, below_ms: int, check: Callable[[], None]
+    ) -> None:
+        """Store a state that follows those of some times; `None`: a bare one.
+
+        Raises as `store`.
+        """
+        async with self._change(session_id):
+            check()
+            await self._set(session_id, state, below_ms)
+
+    async def follow(self, session_id: str, state: bytes | None, below_ms: int) -> None:
+        """Do as `replace`, unless that was done before; raises likewise."""
+        async with self._change(session_id):
+            if self.states.is_due(session_id, below_ms):
+                await self._set(session_id, state, below_ms)
+
+    def strip(self, session_id: str) -> None:
+        """Let a session have no bare state any more: nothing is to follow it."""
+        channel, tag = self._ownership.channel, self.states.strip(session_id)
+        if channel is not None and tag is not None:
+            ack(channel, tag, POINT)
+
+    def strip_all(self) -> None:
+        """Do that for all sessions."""
+        for session_id in self.states.bare:
+            self.strip(session_id)
+
+    async def prove(self) -> None:
+        """Return when RabbitMQ has said that this process is the owner still.
+
+        Raises:
+            SessionLockLost: it is not.
+        """
+        channel = self._ownership.channel
+        try:
+            if channel is not None:
+                await channel.barrier()
+        except BrokerError as error:
+            raise SessionLockLost(f"{texts.SESSION_LOCK_LOST} ({error})") from error
+        if channel is None or channel is not self._ownership.channel:
+            raise SessionLockLost(texts.SESSION_LOCK_LOST)
+
+    @asynccontextmanager
+    async def _change(self, session_id: str) -> AsyncIterator[Channel]:
+        """Let nobody else change a session's state; raises SessionLockLost likewise."""
+        channel = self._ownership.channel
+        change = self._changes.setdefault(fold(session_id), asyncio.Lock())
+        async with change:
+            if channel is None or channel is not self._ownership.channel:
+                raise SessionLockLost(texts.SESSION_LOCK_LOST)
+            yield channel
+
+    # Changes.
 
     async def _clear(self, session_id: str, channel: Channel) -> None:
         tag = self.states.clear(session_id)
@@ -94,14 +161,14 @@ class StoredStates:
             except BrokerError as error:
                 raise OperationTimeout(texts.unknown(error)) from error
 
-    async def _set(self, session_id: str, state: bytes) -> None:
-        updated_ms = self.states.next_ms(session_id, now_ms())
-        properties = state_properties(session_id, updated_ms)
+    async def _set(self, session_id: str, state: bytes | None, least_ms: int = 0) -> None:
+        updated_ms = max(self.states.next_ms(session_id, now_ms()), least_ms)
+        properties = state_properties(session_id, updated_ms, is_bare=state is None)
         coming: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         key = fold(session_id), updated_ms
         self._coming[key] = coming
         try:
-            await self._sender.publish("", self._ownership.resource, properties, state)
+            await self._sender.publish("", self._ownership.resource, properties, state or b"")
             async with asyncio.timeout(BROUGHT_S):
                 is_here = await coming
         except TimeoutError as error:
@@ -117,7 +184,9 @@ class StoredStates:
         updated_ms = python_value(table.get(headers.ENQUEUED_TIME, ("V", None)))
         earlier: int | None = delivery.tag
         if isinstance(session_id, str) and isinstance(updated_ms, int):
-            earlier = self.states.arrived(session_id, updated_ms, delivery.body, delivery.tag)
+            is_bare = python_value(table.get(headers.NO_STATE, ("V", None))) is True
+            state = None if is_bare else delivery.body
+            earlier = self.states.arrived(session_id, updated_ms, state, delivery.tag)
             coming = self._coming.get((fold(session_id), updated_ms))
             if coming is not None and not coming.done():
                 coming.set_result(True)

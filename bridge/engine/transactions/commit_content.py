@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.engine.settlement.disposition_fields import outcome_of
-from bridge.engine.transaction_verbs import PreparedSend, TransactionWork
+from bridge.engine.transaction_verbs import PinnedSession, PreparedSend, TransactionWork
 from bridge.engine.transactions.pins import LockPin
+from bridge.engine.transactions.state_pins import StatePin
 from bridge.message.envelopes import Outgoing
 from bridge.message.transfers import transfer_of
 from bridge.model import entity as model
@@ -32,6 +33,9 @@ _TRANSFER_BYTES: Final = 128
 
 _OUTCOME_BYTES: Final = MESSAGE_BYTES + INQUIRY_BYTES + 5
 _CANCEL_BYTES: Final = 8
+
+STATE_BYTES: Final = 64
+"""What a session's state takes beside it and the session's id, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,13 @@ def size_bytes(work: TransactionWork) -> int:
         + sum(each.size_bytes for each in work.sends)
         + sum(_OUTCOME_BYTES + len(each) for each in outcomes)
         + len(work.cancels) * _CANCEL_BYTES
+        + sum(map(state_bytes, work.states))
     )
+
+
+def state_bytes(pin: PinnedSession) -> int:
+    """Return the size of a session's state in a commit, at most some bytes more than it has."""
+    return STATE_BYTES + len(pin.session_id.encode()) + len(pin.state or b"")
 
 
 def encode(work: TransactionWork, pinned: model.SendEntity) -> bytes:
@@ -93,8 +103,15 @@ def encode(work: TransactionWork, pinned: model.SendEntity) -> bytes:
         if isinstance(pin, LockPin)
     ]
     transfers = list(_transfers(work, pinned))
-    content = CommitContent(own, transfers, outcomes, work.cancels)
+    states = [pin.outcome for pin in last_states(work)]
+    content = CommitContent(own, transfers, outcomes, work.cancels, states)
     return commits.encode(work.identity, content)
+
+
+def last_states(work: TransactionWork) -> list[StatePin]:
+    """Return the pin of each session with the state that it gets, by the last one of several."""
+    pins = {each.outcome.message: each for each in work.states if isinstance(each, StatePin)}
+    return list(pins.values())
 
 
 def is_same(pinned: EntityPath, target: EntityPath) -> bool:

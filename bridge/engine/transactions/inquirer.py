@@ -25,7 +25,14 @@ from bridge.message.asking import Asking
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names
 from bridge.wire import envelope, inquiries
-from bridge.wire.commits import INQUIRY_BYTES, LockedMessage, OutcomeKind
+from bridge.wire.commits import (
+    INQUIRY_BYTES,
+    LockedMessage,
+    OutcomeKind,
+    StateOutcome,
+    decode_states,
+    shard_of_states,
+)
 from bridge.wire.inquiries import Told
 
 AGAIN_S: Final = 1.0
@@ -85,6 +92,26 @@ class BridgeInquirer:
             return
         done = partial(self._done, asking.front, locked_message(held, asking.source))
         self._carry_out((owner, held), disposition_of(*told), done)
+
+    async def states(
+        self, resource: str, front: str, source: bytes, shard: int
+    ) -> tuple[bytes, list[StateOutcome]]:
+        """Ask for states; see `message.asking.Inquirer`."""
+        with self._waits.begin(resource, REASON):
+            while True:
+                identity = new_identity()
+                try:
+                    asked = [shard_of_states(source, shard)]
+                    (told,) = await self._answer(front, identity, asked)
+                    states = [] if told is None else decode_states(told[1])
+                    return identity[:INQUIRY_BYTES], states
+                except (ServiceBusError, BrokerError, ValueError) as error:
+                    log.info("inquiry.unanswered queue=%s error=%s", resource, error)
+                await asyncio.sleep(AGAIN_S)
+
+    def report(self, front: str, message: LockedMessage) -> None:
+        """Tell a leader that an outcome is carried out."""
+        self._report(front, message)
 
     async def close(self) -> None:
         """Ask for nothing any more."""

@@ -31,11 +31,17 @@ from bridge.engine.api import DeadLetter, Disposition
 from bridge.engine.sending.requests import Sending
 from bridge.engine.settlement.disposition_fields import outcome_of
 from bridge.engine.settlement.locktable import Locked
-from bridge.engine.transaction_verbs import PinnedLock, PreparedSend, TransactionWork
+from bridge.engine.transaction_verbs import (
+    PinnedLock,
+    PinnedSession,
+    PreparedSend,
+    TransactionWork,
+)
 from bridge.engine.transactions import commit_content
 from bridge.engine.transactions.pins import LockPin
 from bridge.engine.transactions.pins_anywhere import PinsAnywhere
 from bridge.engine.transactions.reports import CarriedOutReports
+from bridge.engine.transactions.state_pins import StatePin, StatePins
 from bridge.machine.queue.locks import Lock
 from bridge.machine.transactions.refusals import rolled_back, several_entities
 from bridge.message.envelopes import Outgoing
@@ -93,10 +99,12 @@ class Transacting:
         supervisor: Supervisor,
         first_use: Callable[[str], Awaitable[None]],
         check_known: Callable[[str], None],
+        states: StatePins,
     ) -> None:
         self._directory = directory
         self._sending = sending
         self._pins = pins
+        self._states = states
         self._reports = reports
         self._supervisor = supervisor
         self._first_use = first_use
@@ -143,6 +151,24 @@ class Transacting:
         for each in pins:
             self._pins.release(_pin(each))
 
+    async def set_state(
+        self, transaction: bytes, path: EntityPath, session_id: str, state: bytes | None
+    ) -> PinnedSession:
+        """Keep a session; see `TransactionVerbs.set_state`."""
+        return await self._states.pin(transaction, path, session_id, state)
+
+    def state_in(
+        self, transaction: bytes, path: EntityPath, session_id: str
+    ) -> PinnedSession | None:
+        """Return what a session is to get; see `TransactionVerbs.state_in`."""
+        return self._states.find(transaction, path, session_id)
+
+    def release_sessions(self, pins: Iterable[PinnedSession]) -> None:
+        """Let sessions go; see `TransactionVerbs.release_sessions`."""
+        for each in pins:
+            if isinstance(each, StatePin):
+                self._states.release(each)
+
     def size_bytes(self, work: TransactionWork) -> int:
         """Return the size of a commit; see `TransactionVerbs.size_bytes`."""
         return commit_content.size_bytes(work)
@@ -152,24 +178,24 @@ class Transacting:
         loop = asyncio.get_running_loop()
         in_doubt_s = loop.time() + IN_DOUBT_S
         pins = [_pin(each) for each, _ in work.settlements]
-        if not (work.sends or pins or work.cancels):
+        if not (work.sends or pins or work.cancels or work.states):
             return
         try:
             async with asyncio.timeout(IN_DOUBT_S):
                 one = await self._ready(work, pins)
         except TimeoutError as error:
-            self.release(pins)
+            self._let_go(work)
             raise rolled_back(OperationTimeout("not all bridges have answered in time")) from error
         except ServiceBusError as error:
-            self.release(pins)
+            self._let_go(work)
             raise rolled_back(error) from error
         except Exception as error:  # nothing is published yet, so nobody is in doubt
-            self.release(pins)
+            self._let_go(work)
             if not isinstance(error, BrokerError | OSError):
                 log.exception("commit.failed entity=%s", work.pinned.entity)
             raise rolled_back(InternalError(str(error))) from error
         except BaseException:
-            self.release(pins)
+            self._let_go(work)
             raise
         standing = self._supervisor.repeat(
             "commit", partial(self._settle, one), subject=work.pinned.entity
@@ -182,6 +208,10 @@ class Transacting:
         if (refused := one.told.result()) is not None:
             raise refused
 
+    def _let_go(self, work: TransactionWork) -> None:
+        self.release(pin for pin, _ in work.settlements)
+        self.release_sessions(work.states)
+
     async def close(self) -> None:
         """Ask about no commit any more; whoever waits is in doubt."""
         standing = [each.task for each in self._committing.values()]
@@ -190,6 +220,7 @@ class Transacting:
         await asyncio.gather(*standing, return_exceptions=True)
         self._tasks.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._states.close()
         self._reports.close()
 
     async def _ready(self, work: TransactionWork, pins: Sequence[LockPin]) -> _Commit:
@@ -199,7 +230,9 @@ class Transacting:
             ServiceBusError: it is refused; no lock is taken.
         """
         entity = self._directory.send_entity(work.pinned)
-        settled = {each.path.entity: each.path.entity for each in pins}
+        states = commit_content.last_states(work)
+        settled = dict.fromkeys(each.path.entity for each in pins)
+        settled |= dict.fromkeys(each.path.entity for each in states)
         for path in settled:
             if names.front_path(path).lower() != entity.path.lower():
                 raise several_entities()
@@ -215,6 +248,8 @@ class Transacting:
             await self._first_use(path)
         for pin in pins:
             await self._pins.prove(pin)
+        for each in states:
+            await self._states.keep(each)
         taken: list[tuple[LockPin, Lock[Locked] | None, Disposition]] = []
         try:
             for pin, (_, disposition) in zip(pins, work.settlements, strict=True):
@@ -243,6 +278,8 @@ class Transacting:
             if each[1] is None:
                 self._start(one, each)
         one.taken = []
+        for state in commit_content.last_states(one.work):
+            own.append(self._tasks.start(self._states.carry_out(state), "state"))
         if own:
             await asyncio.wait(own, timeout=WRITTEN_S)
         one.tell(None)
@@ -309,6 +346,7 @@ class Transacting:
         taken, one.taken = one.taken, []
         for pin, lock, _ in taken:
             self._pins.put_back(pin, lock)
+        self.release_sessions(one.work.states)
 
     def _ended(self, one: _Commit, task: asyncio.Task[None]) -> None:
         """Take the end of a commit: of one whose verdict is unknown the process ends, too."""

@@ -16,6 +16,7 @@ from uuid import UUID
 from bridge.engine.api import Abandon, Disposition
 from bridge.engine.transaction_verbs import (
     PinnedLock,
+    PinnedSession,
     PreparedSend,
     TransactionVerbs,
     TransactionWork,
@@ -93,7 +94,7 @@ class Checked:
         size_bytes: what it takes in the commit, beside `OPERATION_BYTES`.
     """
 
-    found: PreparedSend | PinnedSettlements | Sequence[int] | None = None
+    found: PreparedSend | PinnedSettlements | PinnedSession | Sequence[int] | None = None
     size_bytes: int = 0
     message_count: int = 0
 
@@ -307,6 +308,8 @@ class ConnectionTransactions:
         return InternalError("The operation failed inside the bridge.")
 
     def _unpin(self, operation: TransactedOperation) -> None:
+        if isinstance(operation.found, PinnedSession):
+            self._verbs.release_sessions((operation.found,))
         if isinstance(operation.found, PinnedSettlements):
             self._verbs.release(operation.found.pins)
             self._abandon_forgotten((operation,))
@@ -381,4 +384,5 @@ def _work_of(effect: AskForCommit) -> TransactionWork:
         sends=[each for each in found if isinstance(each, PreparedSend)],
         settlements=[each for several in settlements for each in several],
         cancels=[number for numbers in cancels for number in numbers],
+        states=[each for each in found if isinstance(each, PinnedSession)],
     )

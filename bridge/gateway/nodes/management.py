@@ -35,6 +35,7 @@ from bridge.gateway.nodes.requests import body_of, describe, refuse, succeeded
 from bridge.gateway.nodes.transacted_requests import (
     TransactedRequest,
     is_read,
+    of_transaction,
     refusal_of_read,
 )
 from bridge.model.duration import instant_text
@@ -238,18 +239,26 @@ def _answer_in_transaction(link: RequestLink, path: EntityPath, request: LinkReq
         TransactedRequest(link, path, request, text, operation).begin()
         return
     refused = refusal_of_read(link, request)
-    if refused is None:
-        link.client.links.spawn(link.link, _answer(link, path, request))
-    else:
+    if refused is not None:
         refuse(link, path, request, refused)
+        return
+    operation = OPERATIONS[name]
+    if name == "get-session-state":
+        operation = of_transaction(link, request, operation)
+    link.client.links.spawn(link.link, _answer(link, path, request, operation))
 
 
-async def _answer(link: RequestLink, path: EntityPath, request: LinkRequest) -> None:
+async def _answer(
+    link: RequestLink,
+    path: EntityPath,
+    request: LinkRequest,
+    operation: NodeOperation | None = None,
+) -> None:
     client = link.client
     properties = succeeded(request)
     value: Body | Deleting | None = None
     try:
-        operation = _operation(request.message.application_properties.get("operation"))
+        operation = operation or _operation(request.message.application_properties.get("operation"))
         body = body_of(link, path, request, operation)
         more = (client.form,) if operation.shows_messages else ()
         value = await operation.run(client.namespace, path, body, *more)

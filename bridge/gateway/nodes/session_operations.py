@@ -92,7 +92,12 @@ def of_holder(client: Client, path: EntityPath, body: Body, link_name: Any) -> B
     return body
 
 
-def _named(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> str:
+def named_session(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> str:
+    """Return the session id of a request, which must have one.
+
+    Raises:
+        EntityNotFound, NotAllowed, ArgumentError: the entity, or the request, has none.
+    """
     check_entity(namespace, path)
     session_id = session_id_of(body)
     if session_id is None:
@@ -102,13 +107,13 @@ def _named(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> str:
 
 async def renew_session_lock(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
     """Renew a session's lock: its full duration begins now."""
-    end_ms = await namespace.renew_session_lock(path, _named(namespace, path, body))
+    end_ms = await namespace.renew_session_lock(path, named_session(namespace, path, body))
     return {"expiration": Timestamp(end_ms)}
 
 
 async def get_session_state(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
     """Return the state of a session."""
-    state = await namespace.session_state(path, _named(namespace, path, body))
+    state = await namespace.session_state(path, named_session(namespace, path, body))
     return {"session-state": state}
 
 
@@ -117,9 +122,13 @@ async def set_session_state(namespace: NamespaceVerbs, path: EntityPath, body: B
 
     The Go client sends nil as no bytes, and expects nil back.
     """
-    session_id = _named(namespace, path, body)
-    await namespace.set_session_state(path, session_id, _state_of(body))
+    await namespace.set_session_state(path, *state_in(namespace, path, body))
     return {}
+
+
+def state_in(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> tuple[str, bytes | None]:
+    """Return the session and its new state in a request; raises as `named_session`."""
+    return named_session(namespace, path, body), _state_of(body)
 
 
 def _state_of(body: Body) -> bytes | None:
@@ -131,7 +140,7 @@ def _state_of(body: Body) -> bytes | None:
 
 async def import_session_state(namespace: NamespaceVerbs, path: EntityPath, body: Body) -> Body:
     """Set a session's state for the run of a migration, as `set_session_state` does."""
-    run, session_id = check_run(body.get("run")), _named(namespace, path, body)
+    run, session_id = check_run(body.get("run")), named_session(namespace, path, body)
     await namespace.importing.states.store(path, run, session_id, _state_of(body))
     return {}
 

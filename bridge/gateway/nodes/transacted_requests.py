@@ -1,15 +1,17 @@
 """Requests to `$management` that a client makes part of a transaction.
 
-Settlements and cancels are; locks are renewed at once, and what only reads is done as outside of
-one. Whatever else is refused, by its name, and with it the commit: also messages that would be
-deleted as they are received.
+Settlements, cancels and states of sessions are; locks are renewed at once. What only reads is done
+as outside of one, but for a session's state that the transaction has set. Whatever else is refused,
+by its name, and with it the commit: also messages that would be deleted as they are received.
 """
 
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from bridge.engine.api import NamespaceVerbs
 from bridge.engine.transaction_verbs import PinnedLock, TransactionVerbs
 from bridge.gateway.client import texts
 from bridge.gateway.client.connection_transactions import (
@@ -19,6 +21,7 @@ from bridge.gateway.client.connection_transactions import (
 from bridge.gateway.links.transacted_settlements import pinned_settlements
 from bridge.gateway.nodes.node_operation import (
     Body,
+    Deleting,
     NodeOperation,
     body_disposition,
     is_deletion,
@@ -26,6 +29,7 @@ from bridge.gateway.nodes.node_operation import (
     tokens_of,
 )
 from bridge.gateway.nodes.requests import body_of, refuse, succeeded
+from bridge.gateway.nodes.session_operations import named_session, state_in
 from bridge.machine.transactions import refusals
 from bridge.machine.transactions.operations import TransactedVerb
 from bridge.model.errors import NotImplementedHere, ServiceBusError
@@ -75,6 +79,23 @@ def refusal_of_read(link: RequestLink, request: LinkRequest) -> ServiceBusError 
     return None if is_known else refusals.not_declared()
 
 
+def of_transaction(link: RequestLink, request: LinkRequest, read: NodeOperation) -> NodeOperation:
+    """Return an operation that reads a session's state, as the request's transaction sees it."""
+    verbs, txn_id = link.client.namespace.transactions, request.txn_id
+    assert verbs is not None
+    assert txn_id is not None
+
+    async def run(
+        namespace: NamespaceVerbs, path: EntityPath, body: Body
+    ) -> Body | Deleting | None:
+        pin = verbs.state_in(txn_id, path, named_session(namespace, path, body))
+        if pin is not None:
+            return {"session-state": pin.state}
+        return await read.run(namespace, path, body)
+
+    return replace(read, run=run)
+
+
 class TransactedRequest:
     """A request to an entity's `$management`, part of a transaction.
 
@@ -113,6 +134,7 @@ class TransactedRequest:
             "com.microsoft:cancel-scheduled-message": (TransactedVerb.CANCEL, self._cancel),
             "com.microsoft:renew-lock": (TransactedVerb.RENEW, self._renew),
             "com.microsoft:renew-session-lock": (TransactedVerb.RENEW, self._renew),
+            "com.microsoft:set-session-state": (TransactedVerb.SET_STATE, self._set_state),
             "com.microsoft:schedule-message": (TransactedVerb.SCHEDULE, self._not_here),
             f"com.microsoft:{RECEIVE_DEFERRED}": (TransactedVerb.SETTLE, self._not_here),
         }.get(self._name, (TransactedVerb.SET_STATE, self._not_here))
@@ -136,6 +158,12 @@ class TransactedRequest:
     def _cancel(self, verbs: TransactionVerbs, pinned: EntityPath) -> Checked:
         numbers = numbers_of(self._body())
         return Checked(numbers, NUMBER_BYTES * len(numbers))
+
+    async def _set_state(self, verbs: TransactionVerbs, pinned: EntityPath) -> Checked:
+        assert self._request.txn_id is not None
+        session_id, state = state_in(self._link.client.namespace, self._path, self._body())
+        pin = await verbs.set_state(self._request.txn_id, self._path, session_id, state)
+        return Checked(pin, len(session_id.encode()) + len(state or b""))
 
     async def _renew(self, verbs: TransactionVerbs, pinned: EntityPath) -> Checked:
         body, operation = self._body(), self._operation

@@ -24,6 +24,7 @@ from dataclasses import replace
 
 from bridge.machine.inbox.applied import Applied, SenderAnswer
 from bridge.machine.inbox.arrival import (
+    CarriedOut,
     Commit,
     Inquiry,
     SendCommand,
@@ -43,6 +44,7 @@ from bridge.wire.commits import (
     CommitVerdict,
     TransferredEnvelope,
     encode_verdict,
+    is_of_states,
 )
 from bridge.wire.decisions import Decision
 from bridge.wire.inquiries import encode_answer
@@ -68,8 +70,7 @@ def apply_transaction(sequencer: Sequencer, command: TransactionCommand, now_ms:
             raise
     if isinstance(command, Inquiry):
         return _answer(sequencer, command)
-    sequencer.memory.decided.close(command.messages)
-    return Applied(())
+    return _close(sequencer, command)
 
 
 def answer_failed(sequencer: Sequencer, command: TransactionCommand, error: Exception) -> Applied:
@@ -176,14 +177,16 @@ def _refusal(sequencer: Sequencer, command: Commit) -> str:
     for number in command.content.cancels:
         if number not in memory.pending:
             return NOT_SCHEDULED.format(number=number)
-    return ""
+    return memory.decided.refusal_of_states(command.content.states)
 
 
 def _note(sequencer: Sequencer, command: Commit) -> Publication:
     """Note that a commit is to be carried out, and return the entry that says so."""
     content, memory = command.content, sequencer.memory
     kept = [each for each in content.outcomes if each.is_kept]
-    decision = Decision(command.identity, CommitVerdict.COMMITTED, kept, content.cancels)
+    decision = Decision(
+        command.identity, CommitVerdict.COMMITTED, kept, content.cancels, content.states
+    )
     entry = sequencer.journal.note_decision(decision)  # first: if it fails, nothing has changed
     memory.decided.decide(decision)
     for number in content.cancels:
@@ -217,13 +220,24 @@ def _answer(sequencer: Sequencer, command: Inquiry) -> Applied:
     """Tell the outcomes of messages, behind the confirms of all that they follow from."""
     decided = sequencer.memory.decided
     told = [decided.told_of(each) for each in command.messages]
-    free = [each for each, one in zip(command.messages, told, strict=True) if one is None]
+    free = [
+        each
+        for each, one in zip(command.messages, told, strict=True)
+        if one is None or is_of_states(each.source)
+    ]
     inquiry = command.identity[:INQUIRY_BYTES]
     decided.note_asked(inquiry, free)
     answer = None
     if command.reply_to is not None:
         answer = SenderAnswer(command.reply_to, encode_found(encode_answer(told)), after_all=True)
     return Applied((sequencer.journal.note_asked(inquiry, free),), answer)
+
+
+def _close(sequencer: Sequencer, command: CarriedOut) -> Applied:
+    """Note what is carried out; of states, of which nothing else reminds, the journal has it."""
+    sequencer.memory.decided.close(command.messages)
+    states = [each for each in command.messages if is_of_states(each.source)]
+    return Applied((sequencer.journal.note_states_set(states),) if states else ())
 
 
 def _told(command: Commit, verdict: CommitVerdict, reason: str = "") -> SenderAnswer | None:

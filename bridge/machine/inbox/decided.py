@@ -8,10 +8,14 @@ are kept; closed ones are forgotten before open ones. Of the details of open one
 properties, a dead letter's reason) so many bytes are kept: the earliest are forgotten. Then the
 message is settled without them, as an abandon by RabbitMQ.
 
+The state of a session is kept until the owner of its shard says that it is set, and then forgotten:
+what an owner sets once more, because nobody has noted the report, it knows by the state's time.
+
 An inquiry is a fence: RabbitMQ has given the message to whoever asks, and a commit by an earlier
 lock on it may still be on its way. A copy of a higher generation was published after that.
 
     section   VERDICTS: transaction's id 16 bytes | verdict u8, repeated
+              STATES: states that are to be set (`wire.commits`)
               CLOSED: locked message 23 bytes, repeated
               OPEN: outcomes (`wire.commits`)
               ASKED: locked message 23 bytes | inquiry 8 bytes, repeated
@@ -21,7 +25,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 from bridge.wire import sections
@@ -33,10 +37,14 @@ from bridge.wire.commits import (
     LockedMessage,
     LockOutcome,
     OutcomeKind,
+    StateOutcome,
     decode_messages,
     decode_outcomes,
+    decode_states,
     encode_message,
     encode_outcomes,
+    encode_states,
+    is_of_states,
 )
 from bridge.wire.decisions import Decision
 from bridge.wire.envelope import IDENTITY_BYTES
@@ -50,8 +58,13 @@ DETAILS_BYTES_MAX = 16_777_216
 """So many bytes of the details of open outcomes are kept: of all that is open in a second they are
 a few; more remain where a bridge was killed that had settled thousands with large changes."""
 
+STATES_BYTES_MAX = 4 << 20
+"""So many bytes of states wait to be set at most: a snapshot has them."""
+
 SETTLED_BEFORE = "Another transaction has settled the message with SequenceNumber = {number}."
 LOCK_LOST = "The lock of the message with SequenceNumber = {number} was lost before the commit."
+SESSION_LOST = "The lock of the session '{session}' was lost before the commit."
+MANY_STATES = "Too many states of sessions wait to be set: try again in a second."
 
 _DROP: Told = OutcomeKind.DROP, b""
 
@@ -67,6 +80,7 @@ class DecidedSection(IntEnum):
     CLOSED = 2
     OPEN = 3
     ASKED = 4
+    STATES = 5
 
 
 class Decided:
@@ -83,6 +97,8 @@ class Decided:
         self._asked: OrderedDict[_Key, tuple[LockedMessage, bytes]] = OrderedDict()
         self._detailed: OrderedDict[_Key, int] = OrderedDict()
         self._details_bytes = 0
+        self._states: dict[LockedMessage, StateOutcome] = {}
+        self._states_bytes = 0
 
     def __repr__(self) -> str:
         return (
@@ -99,6 +115,11 @@ class Decided:
     def open_count(self) -> int:
         """How many outcomes are not said to be carried out."""
         return len(self._open)
+
+    @property
+    def states(self) -> list[StateOutcome]:
+        """The states that are not said to be set."""
+        return list(self._states.values())
 
     @property
     def outcome_count(self) -> int:
@@ -124,8 +145,23 @@ class Decided:
             return LOCK_LOST.format(number=message.number)
         return ""
 
+    def refusal_of_states(self, states: Sequence[StateOutcome]) -> str:
+        """Return why states cannot be given to sessions; "" if they can."""
+        for each in states:
+            asked = self._asked.get((each.source, each.shard))
+            if asked is not None and asked[1] != each.inquiry:
+                return SESSION_LOST.format(session=each.session_id)
+        size_bytes = sum([_size_of(each) for each in states])
+        # One alone may be as large as it likes: it would never find more room.
+        if self._states and self._states_bytes + size_bytes > STATES_BYTES_MAX:
+            return MANY_STATES
+        return ""
+
     def decide(self, decision: Decision) -> None:
         """Keep a verdict and its outcomes; one that is kept already changes nothing."""
+        if decision.identity not in self._verdicts:
+            for state in decision.states:
+                self._keep_state(state)
         self._verdicts[decision.identity] = decision.verdict
         while len(self._verdicts) > KEPT_MAX:
             self._verdicts.popitem(last=False)
@@ -152,8 +188,14 @@ class Decided:
             self._asked.popitem(last=False)
 
     def told_of(self, message: LockedMessage) -> Told:
-        """Return what is to become of a message that comes again; `None`: nothing is decided."""
+        """Return what is to become of a message that comes again; `None`: nothing is decided.
+
+        Of a shard (`shard_of_states`) the states that its sessions are to get.
+        """
         key = message[:2]
+        if is_of_states(message.source):
+            states = [each for each in self._states.values() if (each.source, each.shard) == key]
+            return (OutcomeKind.STATES, encode_states(states)) if states else None
         closed = self._closed.get(key)
         if closed is not None:
             return _DROP if _is_copy(message, closed) else None
@@ -168,6 +210,9 @@ class Decided:
         A report of a lower generation is about an earlier outcome: the present one is still due.
         """
         for message in messages:
+            state = self._states.pop(message, None)
+            if state is not None:
+                self._states_bytes -= _size_of(state)
             key = message[:2]
             outcome = self._open.get(key)
             if outcome is not None and message == outcome.message:
@@ -186,6 +231,7 @@ class Decided:
                 [encode_message(each) for each in self._closed.values()],
             ),
             (DecidedSection.OPEN, [encode_outcomes(list(self._open.values()))]),
+            (DecidedSection.STATES, [encode_states(self.states)]),
             (
                 DecidedSection.ASKED,
                 [
@@ -218,7 +264,14 @@ class Decided:
             raise MalformedEntry(str(error)) from error
         for outcome in decode_outcomes(read.get(DecidedSection.OPEN, b"")):
             found._put_open(outcome.message[:2], outcome)
+        for state in decode_states(read.get(DecidedSection.STATES, b"")):
+            found._keep_state(state)
         return found
+
+    def _keep_state(self, state: StateOutcome) -> None:
+        if state.message not in self._states:
+            self._states[state.message] = state
+            self._states_bytes += _size_of(state)
 
     def _put_open(self, key: _Key, outcome: LockOutcome) -> None:
         self._take_open(key)
@@ -245,6 +298,10 @@ class Decided:
                 self._open[key] = outcome
             else:
                 del self._open[key]
+
+
+def _size_of(state: StateOutcome) -> int:
+    return len(state.session_id) + len(state.state or b"")
 
 
 def _is_copy(message: LockedMessage, decided: LockedMessage) -> bool:

@@ -112,6 +112,11 @@ class JournalEntries:
         properties = journal.entry_properties(journal.ASKED)
         return self.entry(properties, decisions.encode_asked(inquiry, messages))
 
+    def note_states_set(self, states: Sequence[LockedMessage]) -> Publication:
+        """Return the entry that notes which sessions have the states that commits gave them."""
+        properties = journal.entry_properties(journal.STATES_SET)
+        return self.entry(properties, decisions.encode_states_set(states))
+
     def segment(self, rows: bytes) -> Publication:
         """Return a segment of the entity's history; it is no entry of the journal."""
         properties = journal.entry_properties(journal.ACCEPTED)

@@ -184,6 +184,8 @@ class Replay:
             self._decided(decisions.decode_decision(body))
         elif kind == journal.ASKED.encode():
             self._memory.decided.note_asked(*decisions.decode_asked(body))
+        elif kind == journal.STATES_SET.encode():
+            self._memory.decided.close(decisions.decode_states_set(body))
         elif kind == journal.MARKER.encode():
             self._marked(journal.Marker.decode(body), basic.reply_to)
         elif kind == journal.COMMIT.encode():

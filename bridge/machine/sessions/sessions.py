@@ -7,6 +7,8 @@
 * **One receiver.** A session is one receiver's from `accept` until `close`, or until its lock
   ends. A receiver that waits for a next session gets the session that has been available longest;
   receivers are served first come, first served.
+* **Transactions.** One that gives a session a state pins it: until its end, time does not end the
+  session's lock, and nobody else gets the session when its receiver has given it up.
 * **Counts.** A delivery fails when the message is abandoned, or when the session's lock ends at its
   instant before the message is settled. `close` counts no failure, nor does a delivery that
   RabbitMQ repeats by itself.
@@ -195,7 +197,7 @@ class Sessions(Generic[Message]):
             return self._serve(now_ms)
         effects = self.tick(now_ms)
         session = self._index.session(session_id)
-        if session.holder is not None:
+        if session.holder is not None or session.is_pinned:
             return [*effects, RefuseSession(receiver)]
         return [*effects, *self._give(session, receiver, session_id, now_ms)]
 
@@ -225,13 +227,16 @@ class Sessions(Generic[Message]):
         session = self._held.pop(receiver, None)
         if session is None:
             return effects
-        self._locks.release(_lock(session.id), now_ms=now_ms)
+        if session.is_pinned:
+            self._locks.take_pinned(_lock(session.id))
+        else:
+            self._locks.release(_lock(session.id), now_ms=now_ms)
         session.holder = None
         for place in session.take_out():
             effects.append(Unlock(place))
             place.state = READY
             session.ready(place)
-        if unused and session.head() is not None:
+        if unused and session.head() is not None and not session.is_pinned:
             self._supply.offer(session, is_next=True)
         return [*effects, *self._on_ready(session, now_ms)]
 
@@ -246,6 +251,33 @@ class Sessions(Generic[Message]):
             return None
         session.holder.until_ms = until_ms
         return until_ms, list(session.out.values())
+
+    def pin(self, session_id: str, *, now_ms: int) -> Holder | None:
+        """Keep a session for a transaction; return its receiver's hold.
+
+        `None`: nobody holds the session, or it is pinned already.
+        """
+        session = self._locks.pin(_lock(fold(session_id)), now_ms=now_ms)
+        if session is None:
+            return None
+        session.is_pinned = True
+        return session.holder
+
+    def keeps(self, session_id: str, holder: Holder) -> bool:
+        """Whether a receiver holds its pinned session still."""
+        session = self._index.find(session_id)
+        return session is not None and session.is_pinned and session.holder is holder
+
+    def unpin(self, session_id: str, *, now_ms: int) -> list[Effect]:
+        """Let a session go on: with the time that was left, or to the next receiver."""
+        session = self._index.find(session_id)
+        if session is None or not session.is_pinned:
+            return []
+        session.is_pinned = False
+        until_ms = self._locks.unpin(_lock(session.id), now_ms=now_ms)
+        if session.holder is not None and until_ms is not None:
+            session.holder.until_ms = until_ms
+        return self._on_ready(session, now_ms)
 
     def take(
         self, session_id: str, *, now_ms: int
@@ -406,6 +438,8 @@ class Sessions(Generic[Message]):
         """Deliver or offer the messages of a session that may have some."""
         if session.holder is not None:
             return self._pump(session, now_ms)
+        if session.is_pinned:
+            return []
         if session.is_over:
             self._index.forget_session(session)
             return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -15,6 +15,7 @@ from bridge.broker.errors import ManagementRefused
 from bridge.engine.api import Complete, DeadLetter, Disposition
 from bridge.engine.transaction_verbs import TransactionWork
 from bridge.engine.transactions.pins import LockPin
+from bridge.engine.transactions.state_pins import StatePins
 from bridge.engine.transactions.transacting import Transacting
 from bridge.model.entity import Queue, Tier
 from bridge.model.errors import OperationTimeout, TransactionInDoubt, TransactionRolledBack
@@ -25,6 +26,7 @@ from tests.fixtures.model_broker import ClockLoop
 
 QUEUE = Queue(name="orders", incarnation="orders")
 PATH = EntityPath("orders")
+STATES = StatePins(lambda path: QUEUE, cast(Any, None))
 
 
 class Locks:
@@ -54,7 +56,7 @@ def transacting(locks: Locks, error: Exception | None) -> Transacting:
     pins: Any = locks
     reports: Any = None
     return Transacting(
-        directory, sending, pins, reports, Supervisor(), first_use, lambda feature: None
+        directory, sending, pins, reports, Supervisor(), first_use, lambda feature: None, STATES
     )
 
 

@@ -29,6 +29,7 @@ from bridge.engine.transaction_verbs import PinnedLock, TransactionWork
 from bridge.engine.transactions.pins import Pins
 from bridge.engine.transactions.pins_anywhere import PinsAnywhere
 from bridge.engine.transactions.reports import CarriedOutReports
+from bridge.engine.transactions.state_pins import StatePins
 from bridge.engine.transactions.transacting import Transacting
 from bridge.machine.inbox import arrival
 from bridge.machine.inbox.arrival import Commit
@@ -57,6 +58,7 @@ from tests.fixtures.model_broker import ClockLoop
 
 QUEUE = Queue(name="orders", lock_duration_ms=5_000)
 PATH = EntityPath("orders")
+STATES = StatePins(lambda path: QUEUE, cast(Any, None))
 MESSAGES = 4
 WAITS = Properties(
     headers=envelope.HEADERS, delivery_mode=2, reply_to="address", correlation_id="1"
@@ -223,7 +225,14 @@ class Bridge:
             await asyncio.sleep(0.1)
 
         self.verbs = Transacting(
-            directory, sending, anywhere, reports, supervisor, first_use, lambda feature: None
+            directory,
+            sending,
+            anywhere,
+            reports,
+            supervisor,
+            first_use,
+            lambda feature: None,
+            STATES,
         )
         self.received: dict[UUID, int] = {}
         self.open: list[Transaction] = []

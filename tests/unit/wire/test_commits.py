@@ -16,6 +16,7 @@ from bridge.wire.commits import (
     LockedMessage,
     LockOutcome,
     OutcomeKind,
+    StateOutcome,
     TransferredEnvelope,
 )
 from bridge.wire.decisions import Decision
@@ -37,12 +38,22 @@ messages = st.builds(
 outcomes = st.builds(
     LockOutcome, messages, st.binary(min_size=8, max_size=8), st.sampled_from(OutcomeKind), WORD
 )
+states = st.builds(
+    StateOutcome,
+    st.just(commits.source_in(b"abcdef", LockedIn.STATES)),
+    st.integers(0, 63),
+    st.binary(min_size=8, max_size=8),
+    numbers,
+    st.text(max_size=9),
+    st.none() | WORD,
+)
 contents = st.builds(
     CommitContent,
     st.lists(st.builds(Item, st.just(BARE), WORD, st.none() | numbers), max_size=3),
     st.lists(st.builds(TransferredEnvelope, st.text(max_size=9), WORD), max_size=3),
     st.lists(outcomes, max_size=3),
     st.lists(numbers, max_size=3).map(tuple),
+    st.lists(states, max_size=3),
 )
 
 
@@ -58,7 +69,7 @@ def read(body: bytes) -> CommitContent:
 def test_a_commit_is_read_as_it_was_written(content: CommitContent) -> None:
     """Whatever it has, and whatever it lacks; nothing at all is no commit."""
     body = commits.encode(IDENTITY, content)
-    if content == CommitContent([], [], [], ()):
+    if content == CommitContent([], [], [], (), []):
         with pytest.raises(MalformedEnvelope):
             envelope.decode(body)
         return
@@ -67,6 +78,7 @@ def test_a_commit_is_read_as_it_was_written(content: CommitContent) -> None:
     assert found.transfers == content.transfers
     assert found.outcomes == content.outcomes
     assert found.cancels == content.cancels
+    assert found.states == content.states
 
 
 @given(contents, st.data())
@@ -91,7 +103,7 @@ def test_sections_that_are_cut_are_refused_or_whole(
         found = commits.decode(cut)
     except MalformedEnvelope:
         return
-    for name in ("sends", "transfers", "outcomes", "cancels"):
+    for name in ("sends", "transfers", "outcomes", "cancels", "states"):
         part = list(getattr(found, name))
         assert part in ([], list(getattr(content, name)))
 
@@ -101,7 +113,7 @@ def test_a_section_of_a_later_version_is_refused_unless_it_is_optional(kind: int
     """A leader carries out all of a transaction, or nothing."""
     raw = sections.encode_bare([(kind, b"more")])
     if kind & sections.OPTIONAL:
-        assert commits.decode(raw) == CommitContent((), [], [], ())
+        assert commits.decode(raw) == CommitContent((), [], [], (), [])
         return
     with pytest.raises(MalformedEnvelope):
         commits.decode(raw)
@@ -117,6 +129,12 @@ def of_unknown_kind() -> bytes:
     return bytes(9 if byte != second else byte for byte, second in zip(one, other, strict=True))
 
 
+def of_no_states() -> bytes:
+    """Return a state in a queue of messages."""
+    source = commits.source_in(b"abcdef", LockedIn.ACTIVE)
+    return commits.encode_states([StateOutcome(source, 0, NO_INQUIRY, 1, "a", b"state")])
+
+
 @pytest.mark.parametrize(
     "raw",
     [
@@ -126,6 +144,8 @@ def of_unknown_kind() -> bytes:
         sections.encode_bare([(4, b"short")]),
         sections.encode_bare([(1, b"")]) + b"?",
         sections.encode_bare([(3, of_unknown_kind())]),
+        sections.encode_bare([(6, b"short")]),
+        sections.encode_bare([(6, of_no_states())]),
     ],
 )
 def test_what_is_no_commit_is_refused(raw: bytes) -> None:
@@ -177,12 +197,16 @@ def test_verdicts_are_read_as_they_were_written(verdict: CommitVerdict) -> None:
     st.sampled_from(CommitVerdict),
     st.lists(outcomes, max_size=3),
     st.lists(numbers, max_size=3).map(tuple),
+    st.lists(states, max_size=3),
 )
 def test_decisions_are_read_as_they_were_written(
-    verdict: CommitVerdict, kept: list[LockOutcome], cancels: tuple[int, ...]
+    verdict: CommitVerdict,
+    kept: list[LockOutcome],
+    cancels: tuple[int, ...],
+    given_states: list[StateOutcome],
 ) -> None:
     """The entry of the journal has all that a successor needs."""
-    decision = Decision(IDENTITY, verdict, kept, cancels)
+    decision = Decision(IDENTITY, verdict, kept, cancels, given_states)
     assert decisions.decode_decision(decisions.encode_decision(decision)) == decision
 
 
@@ -193,6 +217,17 @@ def test_entries_of_inquiries_are_read_as_they_were_written(asked: list[LockedMe
         IDENTITY[:8],
         asked,
     )
+
+
+@given(states, states)
+def test_a_state_is_reported_by_a_name_of_its_own(one: StateOutcome, other: StateOutcome) -> None:
+    """It is the same whatever case the session's id is in."""
+    same = (one.session_id.upper(), one.below_ms) == (other.session_id.upper(), other.below_ms)
+    if not same:
+        assert one.message != other.message
+    assert one._replace(session_id="ID").message == one._replace(session_id="id").message
+    body = decisions.encode_states_set([one.message, other.message])
+    assert decisions.decode_states_set(body) == [one.message, other.message]
 
 
 @pytest.mark.parametrize(
@@ -219,6 +254,7 @@ def test_a_bridge_that_knows_no_transactions_gives_no_numbers() -> None:
     for body in (
         decisions.encode_decision(Decision(IDENTITY, CommitVerdict.COMMITTED)),
         decisions.encode_asked(IDENTITY[:8], []),
+        decisions.encode_states_set([]),
     ):
         with pytest.raises(NewerJournal):
             journal.check_unknown("other", body)
