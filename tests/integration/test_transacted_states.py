@@ -285,15 +285,49 @@ async def test_a_commit_that_has_no_answer_reads_as_decided(
     assert await reading == b"new"
 
 
-async def test_messages_of_a_session_keep_their_order_when_it_is_lost(door: Door) -> None:
-    """The receiver that holds a transaction's message gives the session up; it is rolled back."""
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_messages_of_a_session_keep_their_order_when_its_receiver_gives_it_up(
+    door: Door, is_committed: bool
+) -> None:
+    """Nobody gets what is behind a transaction's message before the transaction has ended."""
     await send(door, "one", "first", "second", "third")
     client = await SessionClient(door).accept("one")
     first, _ = await client.receive(2)
     transaction = TransactionClient(door)
     await transaction.settle(first, Complete())
     await client.close()
-    accepting = asyncio.create_task(SessionClient(door).accept("one"))
-    transaction.verbs.release([pin for pin, _ in transaction.settlements])
+    accepting = asyncio.create_task(SessionClient(door).accept())
+    with pytest.raises(ServiceBusError):
+        await SessionClient(door).accept("one")
+    assert not accepting.done()
+    if is_committed:
+        await transaction.commit()
+    else:
+        transaction.verbs.release([pin for pin, _ in transaction.settlements])
     following = await accepting
-    assert bodies(await following.receive(3)) == ["first", "second", "third"]
+    expected = ["second", "third"] if is_committed else ["first", "second", "third"]
+    assert bodies(await following.receive(len(expected))) == expected
+
+
+async def test_a_message_keeps_its_sessions_lock_until_its_transaction_ends(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """Beyond the time of the session's lock; what is behind it is in order when that is over."""
+    short = model.Queue(name="orders", lock_duration_ms=5_000, requires_session=True)
+    async with member(endpoint, broker.management_url, short) as door:
+        await send(door, "one", "first", "second")
+        client = await SessionClient(door).accept("one")
+        other = await SessionClient(door).accept("two")
+        (first,) = await client.receive()
+        transaction = TransactionClient(door)
+        await transaction.settle(first, Complete())
+        await other.wait_for_loss()
+        assert not client.lost
+        transaction.verbs.release([pin for pin, _ in transaction.settlements])
+        await client.wait_for_loss()
+        following = await SessionClient(door).accept("one")
+        found = await following.receive(2)
+        assert [(each.record.body, each.delivery_count) for each in found] == [
+            (b"first", 1),
+            (b"second", 0),
+        ]

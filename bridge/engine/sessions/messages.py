@@ -18,6 +18,7 @@ from bridge.engine import texts
 from bridge.engine.clock import later, now_ms
 from bridge.engine.services import Services
 from bridge.engine.sessions import events
+from bridge.engine.sessions.kept_sessions import KeptSessions
 from bridge.engine.sessions.shard_channels import ShardChannels
 from bridge.engine.sessions.untaken import Untaken
 from bridge.engine.settlement.held_message import HeldMessage, unreadable
@@ -27,7 +28,6 @@ from bridge.machine.queue.second_copies import Left, digest
 from bridge.machine.queue.settled import SettledNumbers
 from bridge.machine.sessions import effects as fx
 from bridge.machine.sessions.entry import OUT, SessionEntry
-from bridge.machine.sessions.session import Holder
 from bridge.machine.sessions.sessions import Sessions
 from bridge.message.alarm import Alarm
 from bridge.message.end_rules import rules_of
@@ -58,6 +58,7 @@ class SessionMessages:
         shard: the number of the shard.
         resource: the name of the shard's queue in RabbitMQ.
         machine: the state machine that gives sessions and messages to receivers.
+        kept: the sessions that transactions keep.
         reader: reads the copies of a subscription; `None`: it is a queue's shard.
         windows: the channels that hold the messages; `None` while this process is not the owner.
     """
@@ -85,6 +86,7 @@ class SessionMessages:
             lock_duration_ms=queue.lock_duration_ms,
             rules=rules_of(queue),
         )
+        self.kept = KeptSessions(self.machine.pins, self.do)
         self._settled = settled
         self._departure = services.departure
         self._poison = services.poison
@@ -121,6 +123,7 @@ class SessionMessages:
         self._modes.clear()
         self._untaken.clear()
         self._due.clear()
+        self.kept.clear()
         for effect in self.machine.clear():
             if isinstance(effect, fx.LockExpired):
                 self._tell(_key(effect.receiver), events.SessionLost(has_moved=True))
@@ -208,21 +211,6 @@ class SessionMessages:
         if not self.machine.is_held(session_id, now_ms=now_ms()):
             raise SessionLockLost(texts.SESSION_LOCK_LOST)
 
-    def pin(self, session_id: str) -> Holder:
-        """Keep a session for a transaction; return its receiver's hold.
-
-        Raises:
-            SessionLockLost: no receiver holds the session, or it is pinned already.
-        """
-        holder = self.machine.pin(session_id, now_ms=now_ms())
-        if holder is None:
-            raise SessionLockLost(texts.SESSION_LOCK_LOST)
-        return holder
-
-    def unpin(self, session_id: str) -> None:
-        """Let a session go on."""
-        self.do(self.machine.unpin(session_id, now_ms=now_ms()))
-
     def take(self, session_id: str) -> HeldMessage | None:
         """Take a held session's next message; `None`: there is none, or its body is fetched."""
         effects, place = self.machine.take(session_id, now_ms=now_ms())
@@ -251,8 +239,20 @@ class SessionMessages:
         """Undo `departing` or `putting_back` after a failed hand-over."""
         self.let_go(holding)
 
+    def keep_out(self, holding: HeldMessage) -> None:
+        """Note that a transaction is to settle a message, and keep its session."""
+        if (place := self._place(holding)) is not None:
+            self.kept.keep(holding, place.session_id)
+        self.departing(holding)
+
     def let_go(self, holding: HeldMessage) -> bool:
         """Do what `stayed` does; return whether the receiver has the message again."""
+        try:
+            return self._let_go(holding)
+        finally:
+            self.kept.free(holding)
+
+    def _let_go(self, holding: HeldMessage) -> bool:
         if (place := self.machine.find(holding.identity)) is None:
             return False
         effects = self.machine.stayed(place, (holding.channel, holding.tag), now_ms=now_ms())

@@ -101,7 +101,7 @@ class PinnedStates:
     async def _begin(self, session_id: str, pin: PinnedState) -> None:
         messages = self._messages
         try:
-            pin.holder = messages.pin(session_id)
+            pin.holder = messages.kept.pin(session_id, pin)
             pin.timer = asyncio.get_running_loop().call_later(PIN_S, self._overdue, session_id, pin)
             below_ms = await self._stored.prepare(session_id)
             self._check(session_id, pin)
@@ -129,8 +129,7 @@ class PinnedStates:
         pin = self._find(session_id, transaction)
         await self._stored.prove()
         self._check(session_id, pin)
-        if pin.holder is None or not self._messages.machine.keeps(session_id, pin.holder):
-            raise SessionLockLost(texts.SESSION_LOCK_LOST)
+        self._messages.kept.check(session_id, pin, pin.holder)
         pin.is_kept = True
 
     def release(self, session_id: str, transaction: bytes) -> None:
@@ -219,7 +218,7 @@ class PinnedStates:
         if self._pins.get(fold(session_id)) is pin:
             del self._pins[fold(session_id)]
             self._stored.strip(session_id)
-            self._messages.unpin(session_id)
+            self._messages.kept.unpin(session_id, pin)
 
     def _overdue(self, session_id: str, pin: PinnedState) -> None:
         if not pin.is_kept:

@@ -37,12 +37,23 @@ class Owner(MoveSource, Protocol):
         """Undo `departing` after a failed hand-over."""
 
 
+class SessionsOfPins(Protocol):
+    """Sessions that transactions keep."""
+
+    def free(self, holding: HeldMessage) -> None:
+        """Let the session of a message go on, if it is kept for that."""
+
+
 @runtime_checkable
 class OwnerOfSessions(Protocol):
     """An owner whose messages are available again when their sessions end."""
 
-    def departing(self, holding: HeldMessage) -> None:
-        """Note that the end of its session does not make a message available."""
+    @property
+    def kept(self) -> SessionsOfPins:
+        """Their sessions, as far as transactions keep them."""
+
+    def keep_out(self, holding: HeldMessage) -> None:
+        """Keep a message, and its session: its end makes neither available."""
 
     def let_go(self, holding: HeldMessage) -> bool:
-        """Undo `departing`; return whether its receiver has the message again."""
+        """Undo `keep_out`; return whether its receiver has the message again."""

@@ -101,6 +101,8 @@ class Settling:
         when RabbitMQ has been told, or with MessageLockLost: it has the message back.
         """
         owner, holding = locked
+        if isinstance(owner, OwnerOfSessions):
+            done = partial(_free, owner, holding, done)
         if not owner.holds(holding):
             done(MessageLockLost(texts.LOCK_LOST))
         elif isinstance(disposition, Complete):
@@ -286,9 +288,9 @@ def goes_back(owner: Owner, disposition: Disposition) -> bool:
 
 
 def keep_out(owner: Owner, holding: HeldMessage) -> None:
-    """Keep a message for a transaction: the end of its session does not make it available."""
+    """Keep a message for a transaction, and its session: nobody else gets either."""
     if isinstance(owner, OwnerOfSessions):
-        owner.departing(holding)
+        owner.keep_out(holding)
 
 
 def let_go(owner: Owner, holding: HeldMessage) -> bool:
@@ -299,10 +301,20 @@ def let_go(owner: Owner, holding: HeldMessage) -> bool:
     return owner.let_go(holding) if isinstance(owner, OwnerOfSessions) else True
 
 
+def _free(
+    owner: OwnerOfSessions, holding: HeldMessage, done: OnSettled, error: ServiceBusError | None
+) -> None:
+    """Let the session of a message go on that a transaction has settled."""
+    owner.kept.free(holding)
+    done(error)
+
+
 def drop_copy(owner: Owner, holding: HeldMessage) -> None:
     """Ack a copy of a message that is elsewhere; one of a higher generation is none."""
     owner.ack(holding, "engine.drop.acked")
     owner.left(holding, Left.REPLACED)
+    if isinstance(owner, OwnerOfSessions):
+        owner.kept.free(holding)
 
 
 def _named(locked: Locked) -> tuple[EntityPath, int]:

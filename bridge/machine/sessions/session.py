@@ -11,6 +11,8 @@ from bridge.model.session_id import FoldedId
 
 Message = TypeVar("Message")
 
+NO_PINS: frozenset[Hashable] = frozenset()
+
 
 class Holder:
     """A receiver that holds a session.
@@ -37,16 +39,16 @@ class Session(Generic[Message]):
         holder: the receiver that holds the session, or `None`.
         count: the number of the session's messages, in any state.
         out: the messages delivered to the receiver, by object.
-        is_pinned: a transaction keeps the session: nobody else gets it.
+        pins: for what transactions keep the session: meanwhile nobody else gets it.
     """
 
-    __slots__ = ("_coming", "_first", "_ready", "count", "holder", "id", "is_pinned", "out")
+    __slots__ = ("_coming", "_first", "_ready", "count", "holder", "id", "out", "pins")
 
     def __init__(self, folded: FoldedId, spelling: str) -> None:
         self.id = folded
         self._first = spelling
         self.holder: Holder | None = None
-        self.is_pinned = False
+        self.pins = NO_PINS
         self.count = 0
         self.out: dict[int, SessionEntry[Message]] = {}
         self._ready: list[SessionEntry[Message]] = []
@@ -58,7 +60,7 @@ class Session(Generic[Message]):
     @property
     def is_over(self) -> bool:
         """Whether the session has no messages and no receiver, and no transaction keeps it."""
-        return self.count == 0 and self.holder is None and not self.is_pinned
+        return self.count == 0 and self.holder is None and not self.pins
 
     @property
     def spelling(self) -> str:

@@ -7,8 +7,9 @@
 * **One receiver.** A session is one receiver's from `accept` until `close`, or until its lock
   ends. A receiver that waits for a next session gets the session that has been available longest;
   receivers are served first come, first served.
-* **Transactions.** One that gives a session a state pins it: until its end, time does not end the
-  session's lock, and nobody else gets the session when its receiver has given it up.
+* **Transactions.** One that settles a session's message, or gives the session a state, pins it:
+  until its end, time does not end the session's lock, and nobody else gets the session when its
+  receiver has given it up. So what is rolled back then comes before what is behind it.
 * **Counts.** A delivery fails when the message is abandoned, or when the session's lock ends at its
   instant before the message is settled. `close` counts no failure, nor does a delivery that
   RabbitMQ repeats by itself.
@@ -56,6 +57,7 @@ from bridge.machine.sessions.entry import (
 from bridge.machine.sessions.expected import Expected
 from bridge.machine.sessions.index import Index
 from bridge.machine.sessions.session import Holder, Session
+from bridge.machine.sessions.session_pins import SessionPins, lock_of
 from bridge.machine.sessions.supply import Supply
 from bridge.model.session_id import FoldedId, fold
 
@@ -76,6 +78,7 @@ class Sessions(Generic[Message]):
         rules: what ends a message.
 
     Attributes:
+        pins: the sessions that transactions keep.
         is_leaving: nothing more is delivered, and no next session given; the owner is to end.
     """
 
@@ -99,6 +102,7 @@ class Sessions(Generic[Message]):
         self._held: dict[Hashable, Session[Message]] = {}
         self._locks: Locks[Session[Message]] = Locks()
         self._expected = Expected()
+        self.pins: SessionPins[Message] = SessionPins(self._index, self._locks, self._on_ready)
         self._given = 0
 
     def __len__(self) -> int:
@@ -128,7 +132,7 @@ class Sessions(Generic[Message]):
 
     def is_held(self, session_id: str, *, now_ms: int) -> bool:
         """Whether a receiver holds a session, whatever case its id is given in."""
-        return self._locks.find(_lock(fold(session_id)), now_ms=now_ms) is not None
+        return self._locks.find(lock_of(fold(session_id)), now_ms=now_ms) is not None
 
     # Messages from RabbitMQ.
 
@@ -183,7 +187,7 @@ class Sessions(Generic[Message]):
         self._index.clear()
         self._supply.clear()
         self._held.clear()
-        self._locks = Locks()
+        self._locks.lose(_all)
         self._expected.clear()
         return effects
 
@@ -197,7 +201,7 @@ class Sessions(Generic[Message]):
             return self._serve(now_ms)
         effects = self.tick(now_ms)
         session = self._index.session(session_id)
-        if session.holder is not None or session.is_pinned:
+        if session.holder is not None or session.pins:
             return [*effects, RefuseSession(receiver)]
         return [*effects, *self._give(session, receiver, session_id, now_ms)]
 
@@ -227,16 +231,13 @@ class Sessions(Generic[Message]):
         session = self._held.pop(receiver, None)
         if session is None:
             return effects
-        if session.is_pinned:
-            self._locks.take_pinned(_lock(session.id))
-        else:
-            self._locks.release(_lock(session.id), now_ms=now_ms)
+        self.pins.end(session, now_ms)
         session.holder = None
         for place in session.take_out():
             effects.append(Unlock(place))
             place.state = READY
             session.ready(place)
-        if unused and session.head() is not None and not session.is_pinned:
+        if unused and session.head() is not None and not session.pins:
             self._supply.offer(session, is_next=True)
         return [*effects, *self._on_ready(session, now_ms)]
 
@@ -244,40 +245,13 @@ class Sessions(Generic[Message]):
         self, session_id: str, *, now_ms: int
     ) -> tuple[int, list[SessionEntry[Message]]] | None:
         """Return a lock's new end, and the messages under it; `None` if the lock has ended."""
-        key = _lock(fold(session_id))
+        key = lock_of(fold(session_id))
         session = self._locks.find(key, now_ms=now_ms)
         until_ms = self._locks.renew(key, duration_ms=self.lock_duration_ms, now_ms=now_ms)
         if session is None or session.holder is None or until_ms is None:
             return None
         session.holder.until_ms = until_ms
         return until_ms, list(session.out.values())
-
-    def pin(self, session_id: str, *, now_ms: int) -> Holder | None:
-        """Keep a session for a transaction; return its receiver's hold.
-
-        `None`: nobody holds the session, or it is pinned already.
-        """
-        session = self._locks.pin(_lock(fold(session_id)), now_ms=now_ms)
-        if session is None:
-            return None
-        session.is_pinned = True
-        return session.holder
-
-    def keeps(self, session_id: str, holder: Holder) -> bool:
-        """Whether a receiver holds its pinned session still."""
-        session = self._index.find(session_id)
-        return session is not None and session.is_pinned and session.holder is holder
-
-    def unpin(self, session_id: str, *, now_ms: int) -> list[Effect]:
-        """Let a session go on: with the time that was left, or to the next receiver."""
-        session = self._index.find(session_id)
-        if session is None or not session.is_pinned:
-            return []
-        session.is_pinned = False
-        until_ms = self._locks.unpin(_lock(session.id), now_ms=now_ms)
-        if session.holder is not None and until_ms is not None:
-            session.holder.until_ms = until_ms
-        return self._on_ready(session, now_ms)
 
     def take(
         self, session_id: str, *, now_ms: int
@@ -438,7 +412,7 @@ class Sessions(Generic[Message]):
         """Deliver or offer the messages of a session that may have some."""
         if session.holder is not None:
             return self._pump(session, now_ms)
-        if session.is_pinned:
+        if session.pins:
             return []
         if session.is_over:
             self._index.forget_session(session)
@@ -465,7 +439,7 @@ class Sessions(Generic[Message]):
         self._supply.withdraw(session)
         self._given += 1
         until_ms = self._locks.acquire(
-            _lock(session.id),
+            lock_of(session.id),
             session,
             order=self._given,
             duration_ms=self.lock_duration_ms,
@@ -530,13 +504,12 @@ class Sessions(Generic[Message]):
         return effects
 
 
-def _lock(folded: FoldedId) -> bytes:
-    """Return the name of a session's lock."""
-    return folded.encode(errors="surrogatepass")
+def _all(session: Session[Any]) -> bool:
+    return True
 
 
 def _is_locked(locks: Locks[Session[Message]], session: Session[Message], now_ms: int) -> bool:
-    return locks.find(_lock(session.id), now_ms=now_ms) is not None
+    return locks.find(lock_of(session.id), now_ms=now_ms) is not None
 
 
 def _drops_of_seconds(place: SessionEntry[Any]) -> list[Effect]:
