@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from bridge.engine.transaction_verbs import PinnedLock, PreparedSend, TransactionWork
+from bridge.engine.transaction_verbs import (
+    PinnedLock,
+    PinnedSession,
+    PreparedSend,
+    TransactionWork,
+)
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import Tier
 from bridge.model.errors import (
@@ -37,6 +42,7 @@ class MemoryTransactions:
         bytes_max: the largest commit.
         commits: what was committed, in order.
         declares_refused: why no transaction can be declared; `None` if it can.
+        sessions: the sessions that transactions keep.
         commits_end: how the next commits fail: nothing of them is carried out; `None`: they do not.
     """
 
@@ -46,6 +52,7 @@ class MemoryTransactions:
         self.commits: list[TransactionWork] = []
         self.declares_refused: ServiceBusError | None = None
         self.commits_end: ServiceBusError | None = None
+        self.sessions: list[tuple[bytes, PinnedSession]] = []
         self._namespace = namespace
 
     def check(self) -> None:
@@ -73,6 +80,31 @@ class MemoryTransactions:
         for each in pins:
             self._namespace.queue(each.path).unpin(each.lock_token)
 
+    async def set_state(
+        self, transaction: bytes, path: EntityPath, session_id: str, state: bytes | None
+    ) -> PinnedSession:
+        """Keep a session."""
+        await self._namespace.session_state(path, session_id)
+        pin = PinnedSession(path, session_id, state)
+        self.sessions.append((transaction, pin))
+        return pin
+
+    def state_in(
+        self, transaction: bytes, path: EntityPath, session_id: str
+    ) -> PinnedSession | None:
+        """Return what a session is to get."""
+        found = [
+            pin
+            for each, pin in self.sessions
+            if (each, pin.path, pin.session_id) == (transaction, path, session_id)
+        ]
+        return found[-1] if found else None
+
+    def release_sessions(self, pins: Iterable[PinnedSession]) -> None:
+        """Let sessions go."""
+        gone = list(pins)
+        self.sessions = [each for each in self.sessions if each[1] not in gone]
+
     def size_bytes(self, work: TransactionWork) -> int:
         """Return the size of the messages."""
         return sum(each.size_bytes for each in work.sends)
@@ -80,6 +112,7 @@ class MemoryTransactions:
     async def commit(self, work: TransactionWork) -> None:
         """Carry out a commit."""
         self.release(pin for pin, _ in work.settlements)
+        self.release_sessions(work.states)
         if self.commits_end is not None:
             raise self.commits_end
         queue = self._namespace.queue(work.pinned)
@@ -93,3 +126,5 @@ class MemoryTransactions:
             await self._namespace.send(send.target, send.batch)
         for pin, disposition in work.settlements:
             await self._namespace.settle(pin.path, pin.lock_token, disposition)
+        for state in work.states:
+            await self._namespace.set_session_state(state.path, state.session_id, state.state)

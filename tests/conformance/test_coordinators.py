@@ -33,7 +33,7 @@ from bridge.wire.amqp10.performatives import (
     TransactionalState,
     Transfer,
 )
-from bridge.wire.amqp10.types import Array, Described, Timestamp, Ulong
+from bridge.wire.amqp10.types import Array, Described, Symbol, Timestamp, Ulong
 from tests.bench.memory_namespace import MemoryNamespace
 from tests.bench.memory_queue import MemoryQueue
 from tests.bench.memory_transactions import MemoryTransactions
@@ -44,6 +44,11 @@ from tests.unit.machine.amqp10.peer import frame
 DECLARE = writing.encode(Described(Ulong(0x77), Described(Ulong(0x31), [])))
 
 FAR = Timestamp(4_000_000_000_000)
+
+SESSIONS = Queue(name="s", lock_duration_ms=60_000, requires_session=True)
+SESSION = Symbol("com.microsoft:session-filter")
+SET_STATE = "com.microsoft:set-session-state"
+GET_STATE = "com.microsoft:get-session-state"
 
 TO, FROM, OTHER, COORDINATOR, SECOND = 7, 8, 9, 10, 11
 """Handles: a sender and a receiver of the queue, a sender of another one, coordinators."""
@@ -141,7 +146,9 @@ class Transacting:
 @asynccontextmanager
 async def transacting(*, stored: int = 0, **engine: Any) -> AsyncIterator[Transacting]:
     """Run a gateway with transactions, and a client of it."""
-    namespace = MemoryNamespace(Queue(name="q", lock_duration_ms=60_000), Queue(name="other"))
+    namespace = MemoryNamespace(
+        Queue(name="q", lock_duration_ms=60_000), Queue(name="other"), SESSIONS
+    )
     verbs = namespace.transactions
     for name, value in engine.items():
         setattr(verbs, name, value)
@@ -471,13 +478,31 @@ async def test_a_commit_in_doubt_ends_the_coordinators_link() -> None:
         assert await it.peer.outcome(it.peer.transfer(TO, message(b"plain"))) == Accepted()
 
 
-async def _request(it: Transacting, txn_id: bytes, operation: str, body: Any) -> dict[str, Any]:
+async def _request(
+    it: Transacting, txn_id: bytes, operation: str, body: Any, queue: str = "q"
+) -> dict[str, Any]:
     """Ask a queue's `$management` in a transaction; return the reply's properties."""
-    await it.peer.manage("q", "com.microsoft:peek-message", {})  # attaches the links
+    return (await _reply(it, txn_id, operation, body, queue)).application_properties
+
+
+async def _state(it: Transacting, txn_id: bytes | None) -> bytes | None:
+    """Return the state of a session, in a transaction or outside of one."""
+    body = {"session-id": "one"}
+    if txn_id is None:
+        found = await it.peer.manage("s", GET_STATE, body)
+    else:
+        found = await _reply(it, txn_id, GET_STATE, body, "s")
+    state: bytes | None = found.value["session-state"]
+    return state
+
+
+async def _reply(
+    it: Transacting, txn_id: bytes, operation: str, body: Any, queue: str
+) -> AmqpMessage:
+    await it.peer.manage(queue, "com.microsoft:peek-message", {})  # attaches the links
     asked = AmqpMessage(application_properties={"operation": operation}, value=body)
     state = TransactionalState(txn_id)
-    reply = await it.peer.request(MANAGEMENT_OUT, MANAGEMENT_IN, asked, state=state)
-    return reply.application_properties
+    return await it.peer.request(MANAGEMENT_OUT, MANAGEMENT_IN, asked, state=state)
 
 
 async def test_a_settlement_and_a_cancel_by_management() -> None:
@@ -516,7 +541,7 @@ def _scheduled() -> list[dict[str, Any]]:
     ("operation", "body"),
     [
         ("com.microsoft:schedule-message", {"messages": []}),
-        ("com.microsoft:set-session-state", {"session-id": "s", "session-state": b"x"}),
+        ("com.microsoft:batch-delete-messages", {}),
         (
             "com.microsoft:receive-by-sequence-number",
             {"receiver-settle-mode": Ulong(0), "sequence-numbers": Array("long", (1,))},
@@ -557,6 +582,43 @@ async def test_a_refusal_in_a_transaction_says_what_to_do_instead(
         found = await _request(it, txn_id, operation, {"receiver-settle-mode": Ulong(0)})
         assert found["errorCondition"] == "amqp:not-implemented"
         assert remedy in found["statusDescription"]
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_a_sessions_state_is_set_with_the_commit(is_committed: bool) -> None:
+    """The transaction reads what it has set; nobody else does before."""
+    async with transacting() as it:
+        await it.attach(12, "s", role=True, source=Source("s", filter={SESSION: "one"}))
+        named = {"session-id": "one"}
+        txn_id = await it.declare()
+        for state in (b"new", None, b"newer"):
+            given = {**named, "session-state": state}
+            found = await _request(it, txn_id, SET_STATE, given, "s")
+            assert found["statusCode"] == 200, found
+            assert await _state(it, txn_id) == state
+            assert await _state(it, None) is None
+        if is_committed:
+            await it.commit(txn_id)
+        else:
+            await it.rollback(txn_id)
+        assert await _state(it, None) == (b"newer" if is_committed else None)
+        assert not it.engine.sessions
+
+
+async def test_a_state_of_a_session_that_the_connection_has_not_dooms() -> None:
+    """Nothing stays pinned, what was set before included."""
+    async with transacting() as it:
+        await it.attach(12, "s", role=True, source=Source("s", filter={SESSION: "one"}))
+        txn_id = await it.declare()
+        for session_id, status in (("one", 200), ("two", 410)):
+            given = {"session-id": session_id, "session-state": b"new"}
+            found = await _request(it, txn_id, SET_STATE, given, "s")
+            assert found["statusCode"] == status, found
+        condition, text = await it.refusal(it.discharge(txn_id))
+        assert condition == "amqp:transaction:rollback"
+        assert "The session lock has expired" in text
+        assert not it.engine.sessions
+        assert await _state(it, None) is None
 
 
 async def test_a_lost_lock_dooms() -> None:

@@ -293,8 +293,10 @@ async def test_a_rollback_gives_a_message_to_the_next_receiver_of_its_session(
             transaction = TransactionClient(door)
             await transaction.settle(received, Complete())
             await session.close()
-            later = await SessionClient(door).accept("a")
+            accepting = asyncio.create_task(SessionClient(door).accept())
             transaction.verbs.release([pin for pin, _ in transaction.settlements])
+            later = await accepting
+            assert later.receiver.session_id == "a"
             (again,) = await later.receive()
             assert again.record.body == b"1"
             with pytest.raises(MessageLockLost):
