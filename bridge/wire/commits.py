@@ -289,8 +289,8 @@ def decode_outcomes(raw: bytes) -> list[LockOutcome]:
 def encode_states(states: Sequence[StateOutcome]) -> bytes:
     """Return states as bytes."""
     parts: list[bytes] = []
-    for source, shard, inquiry, below_ms, session_id, state in states:
-        name, value = session_id.encode("utf-8", "surrogatepass"), state or b""
+    for source, shard, inquiry, below_ms, spelling, state in states:
+        name, value = spelling.encode("utf-8", "surrogatepass"), state or b""
         has_state = state is not None
         parts += (
             _STATE.pack(source, shard, inquiry, below_ms, len(name), has_state, len(value)),

@@ -12,7 +12,7 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.engine.api import Complete
 from bridge.engine.sessions import pinned_states
-from bridge.engine.transactions import transacting
+from bridge.engine.transactions import commit_content, transacting
 from bridge.model import entity as model
 from bridge.model.errors import (
     ServerBusy,
@@ -193,8 +193,8 @@ async def test_an_owner_asks_what_was_decided_about_a_pin_that_nobody_ends(
             await transaction.set_state("one", b"new")
             (pin,) = transaction.pins
             await other.namespace.transactional("orders")
-            await other.namespace.transacting._states.keep(pin)
-            body = transacting.commit_content.encode(
+            await other.namespace.transactions._states.keep(pin)
+            body = commit_content.encode(
                 transaction.work(), other.namespace.directory.send_entity(PATH)
             )
             if is_published:

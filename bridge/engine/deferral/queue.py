@@ -24,8 +24,8 @@ from bridge.engine.deferral.replies import Replies
 from bridge.engine.ownership import asking
 from bridge.engine.ownership.ownership import Ask, Ownership
 from bridge.engine.services import Services
+from bridge.engine.settlement.asked_messages import AskedMessages
 from bridge.engine.settlement.held_message import HeldMessage, read, unreadable
-from bridge.engine.transactions.asked_messages import AskedMessages
 from bridge.machine.inbox.arrival import MALFORMED_MESSAGE, MISPLACED_MESSAGE
 from bridge.machine.queue.memory_budget import MemoryBudget
 from bridge.message.subscriptions import reader_of

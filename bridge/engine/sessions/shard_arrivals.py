@@ -13,8 +13,8 @@ from bridge.engine.sessions.arrival import (
     place_of,
 )
 from bridge.engine.sessions.messages import SessionMessages
+from bridge.engine.settlement.asked_messages import AskedMessages
 from bridge.engine.settlement.held_message import HeldMessage, read
-from bridge.engine.transactions.asked_messages import AskedMessages
 from bridge.topology import names
 from bridge.wire.inquiries import Told
 

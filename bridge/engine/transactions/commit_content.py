@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.engine.settlement.disposition_fields import outcome_of
-from bridge.engine.transaction_verbs import PinnedSession, PreparedSend, TransactionWork
+from bridge.engine.transaction_verbs import PreparedSend, TransactionWork
 from bridge.engine.transactions.pins import LockPin
 from bridge.engine.transactions.state_pins import StatePin
 from bridge.message.envelopes import Outgoing
@@ -24,6 +24,7 @@ from bridge.wire.commits import (
     TransferredEnvelope,
 )
 from bridge.wire.envelope import Item
+from bridge.wire.mapping.inward import KEY_CHARACTERS_MAX
 
 HEAD_BYTES: Final = 128
 """At least the heads of the envelope, of its sections, and of the envelope of its sends."""
@@ -34,8 +35,8 @@ _TRANSFER_BYTES: Final = 128
 _OUTCOME_BYTES: Final = MESSAGE_BYTES + INQUIRY_BYTES + 5
 _CANCEL_BYTES: Final = 8
 
-STATE_BYTES: Final = 64
-"""What a session's state takes beside it and the session's id, at least."""
+_STATE_BYTES: Final = 64 + 4 * KEY_CHARACTERS_MAX
+"""What a session's state takes beside it, with the session's id, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +80,8 @@ def size_bytes(work: TransactionWork) -> int:
         + sum(each.size_bytes for each in work.sends)
         + sum(_OUTCOME_BYTES + len(each) for each in outcomes)
         + len(work.cancels) * _CANCEL_BYTES
-        + sum(map(state_bytes, work.states))
+        + sum(_STATE_BYTES + len(each.state or b"") for each in work.states)
     )
-
-
-def state_bytes(pin: PinnedSession) -> int:
-    """Return the size of a session's state in a commit, at most some bytes more than it has."""
-    return STATE_BYTES + len(pin.session_id.encode()) + len(pin.state or b"")
 
 
 def encode(work: TransactionWork, pinned: model.SendEntity) -> bytes:

@@ -57,6 +57,9 @@ _NOT_HERE: Final = {
     f"com.microsoft:{RECEIVE_DEFERRED}": texts.DELETION_NOT_IN_TRANSACTIONS,
 }
 
+SESSION_BYTES: Final = 512
+"""What a session takes in a commit at most, beside its state."""
+
 NUMBER_BYTES: Final = 16
 """What a number takes in a commit at most."""
 
@@ -163,7 +166,7 @@ class TransactedRequest:
         assert self._request.txn_id is not None
         session_id, state = state_in(self._link.client.namespace, self._path, self._body())
         pin = await verbs.set_state(self._request.txn_id, self._path, session_id, state)
-        return Checked(pin, len(session_id.encode()) + len(state or b""))
+        return Checked(pin, SESSION_BYTES + len(state or b""))
 
     async def _renew(self, verbs: TransactionVerbs, pinned: EntityPath) -> Checked:
         body, operation = self._body(), self._operation

@@ -123,7 +123,7 @@ def test_a_commit_without_an_answer_is_asked_about_ever_more_rarely_and_named_in
         sending: Any = leader
         none: Any = None
         verbs = Transacting(
-            directory, sending, none, none, supervisor, first_use, lambda feature: None
+            directory, sending, none, none, supervisor, first_use, lambda feature: None, STATES
         )
         one = TransactionWork(identity=bytes(16), pinned=PATH, cancels=[1])
         with pytest.raises(TransactionInDoubt):
