@@ -15,6 +15,8 @@ SCENARIOS = (
     "deferred",
     "cancel",
     "session",
+    "session_state",
+    "session_lost",
     "another_client",
     "schedule_refused",
     "other_entity_refused",

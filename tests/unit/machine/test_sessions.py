@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import pytest
@@ -82,6 +83,7 @@ class World:
         self.out: dict[int, list[SessionEntry[Stored]]] = {}
         self.delivered: list[tuple[int, int, int]] = []
         self.counts: Counter[int] = Counter()
+        self.pins: list[tuple[Hashable, str, SessionEntry[Stored] | None]] = []
 
     def send(self, session_id: str, ttl_ms: int | None = None) -> int:
         """Put a message into the queue."""
@@ -127,6 +129,7 @@ class World:
                 case fx.Given(receiver, session_id, until_ms):
                     held = {each.upper() for each in self.session_of.values()}
                     assert session_id.upper() not in held, "one receiver a session"
+                    assert session_id.upper() not in self.pinned, "a transaction has it"
                     assert self.asked[receiver] is not None or not self.machine.is_leaving
                     assert session_id == (self.asked.pop(receiver) or self.oldest(session_id))
                     assert until_ms == self.now_ms + DURATION_MS
@@ -138,7 +141,8 @@ class World:
                     self.waiting.discard(receiver)
                 case fx.LockExpired(receiver):
                     self.waiting.discard(receiver)
-                    self.session_of.pop(receiver, None)
+                    lost = self.session_of.pop(receiver, "")
+                    assert lost.upper() not in self.pinned, "a transaction has it"
                     self.out.pop(receiver, None)
                 case fx.Deliver(receiver, place):
                     assert not self.machine.is_leaving
@@ -166,7 +170,7 @@ class World:
         session_id = self.session_of[receiver]
         assert place.session_id == self.sent[place.number].session_id, "each keeps its spelling"
         assert place.session_id.upper() == session_id.upper()
-        assert self.now_ms < self.until_ms[receiver]
+        assert self.now_ms < self.until_ms[receiver] or session_id.upper() in self.pinned
         assert place.message is not None
         assert not has_expired(place, self.now_ms)
         assert place.generation == self.counts[place.number]
@@ -178,11 +182,42 @@ class World:
                     number in self.fate
                     or is_held
                     or (stored.expires_ms is not None and stored.expires_ms <= self.now_ms)
-                    or (known is not None and known.state == LEAVING)
+                    or (
+                        known is not None
+                        and known.state == LEAVING
+                        and self.leaves(known, receiver)
+                    )
                     or (known is None and self.is_ready(number))
                 ), f"{number} was to come before {place.number}"
         self.out[receiver].append(place)
         self.delivered.append((receiver, place.number, place.generation))
+
+    def leaves(self, place: SessionEntry[Stored], receiver: int) -> bool:
+        """Whether what is settled may come back behind others: it does not, or to who had it."""
+        is_pinned = any(each is place for _, _, each in self.pins)
+        return not is_pinned or place.holder is self.machine._held[receiver].holder
+
+    @property
+    def pinned(self) -> set[str]:
+        """The sessions that transactions keep."""
+        return {session_id.upper() for _, session_id, _ in self.pins}
+
+    def unpin(self, index: int, *, is_committed: bool) -> None:
+        """A transaction ends, or goes on without this."""
+        by, session_id, place = self.pins.pop(index % len(self.pins))
+        if place is not None and is_committed:
+            self.complete(place)
+        elif place is not None:
+            effects = self.machine.stayed(place, place.where, now_ms=self.now_ms)
+            if effects is None:
+                self.out[place.holder.receiver].append(place)
+            else:
+                self.do(effects)
+        self.do(self.machine.pins.unpin(session_id, by, now_ms=self.now_ms))
+        for receiver in self.session_of:
+            holder = self.machine._held[receiver].holder
+            assert holder is not None
+            self.until_ms[receiver] = holder.until_ms
 
     def oldest(self, session_id: str) -> str:
         """The id of a session as its oldest message in the machine has it."""
@@ -368,6 +403,44 @@ class AnyHistory(RuleBasedStateMachine):
             assert sorted(renewed[1]) == sorted(world.out[receiver])
             world.until_ms[receiver] = renewed[0]
 
+    @rule(receiver=st.sampled_from(RECEIVERS), settles=st.booleans(), index=st.integers(0, 3))
+    def pin(self, receiver: int, settles: bool, index: int) -> None:
+        """A transaction is to settle a message of a session, or to set its state."""
+        world = self.world
+        place = world.take(receiver, index) if settles else None
+        session_id = world.session_of.get(receiver)
+        if session_id is None or (settles and place is None):
+            return
+        by: Hashable = object() if place is None else place
+        holder = world.machine.pins.pin(session_id, by, now_ms=world.now_ms)
+        assert holder is not None
+        assert world.machine.pins.keeps(session_id, by, holder)
+        if place is not None:
+            world.machine.leaving(place)
+        world.pins.append((by, session_id, place))
+
+    @rule(
+        receiver=st.sampled_from(RECEIVERS),
+        other=st.sampled_from(RECEIVERS),
+        settles=st.booleans(),
+        is_next=st.booleans(),
+    )
+    def give_up_pinned(self, receiver: int, other: int, settles: bool, is_next: bool) -> None:
+        """A receiver gives a pinned session up, and another one wants it."""
+        session_id = self.world.session_of.get(receiver)
+        self.pin(receiver, settles, 0)
+        if session_id is not None:
+            self.world.close(receiver)
+            self.accept(other, None if is_next else session_id)
+            self.credit(other, 3)
+
+    @rule(index=st.integers(0, 3), is_committed=st.booleans())
+    def unpin(self, index: int, is_committed: bool) -> None:
+        """A transaction ends."""
+        self.world.do(self.world.machine.tick(self.world.now_ms))
+        if self.world.pins:
+            self.world.unpin(index, is_committed=is_committed)
+
     @rule(ms=st.sampled_from((1, 1_000, 5_000, 20_000)))
     def pass_time(self, ms: int) -> None:
         """Time goes on."""
@@ -389,6 +462,7 @@ class AnyHistory(RuleBasedStateMachine):
     def crash(self, order: object) -> None:
         """RabbitMQ takes all back, all locks end; then it brings all, before anybody accepts."""
         world = self.world
+        world.pins.clear()
         world.do(world.machine.clear())
         assert not world.session_of
         assert not world.waiting
@@ -423,7 +497,9 @@ class AnyHistory(RuleBasedStateMachine):
             return
         world = self.world
         held = {each.session_id.upper() for each in world.held.values()}
-        for session_id in held - {each.upper() for each in world.session_of.values()}:
+        for session_id in (
+            held - {each.upper() for each in world.session_of.values()} - world.pinned
+        ):
             ready = [each for each in world.held.values() if is_of(each, session_id)]
             coming = [
                 each
@@ -440,6 +516,8 @@ class AnyHistory(RuleBasedStateMachine):
         world = self.world
         for receiver in RECEIVERS:
             world.close(receiver)
+        while world.pins:
+            world.unpin(0, is_committed=False)
         world.bring_all()
         world.pass_time(20_000)
         for session_id in SESSIONS:
@@ -460,6 +538,34 @@ class AnyHistory(RuleBasedStateMachine):
         place = self.world.machine.find(stored.identity)
         assert place is not None
         return place.state == READY and not has_expired(place, self.world.now_ms)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_pinned_session_is_nobody_elses_until_its_transaction_ends(is_committed: bool) -> None:
+    """Its receiver has given it up; what is rolled back comes before what is behind it."""
+    world = World()
+    for _ in range(3):
+        world.send("a")
+    world.bring_all()
+    world.accept(1, "a")
+    world.credit(1, 2)
+    place = world.take(1)
+    assert place is not None
+    assert world.machine.pins.pin("A", place, now_ms=world.now_ms) is not None
+    world.machine.leaving(place)
+    world.pins.append((place, "a", place))
+    world.pass_time(20_000)
+    assert world.session_of == {1: "a"}
+    world.close(1)
+    world.accept(2, "a")
+    assert not world.waiting
+    world.accept(3, None)
+    assert world.waiting == {3}
+    world.unpin(0, is_committed=is_committed)
+    assert world.session_of == {3: "a"}
+    world.credit(3, 3)
+    expected = [2, 3] if is_committed else [1, 2, 3]
+    assert [number for receiver, number, _ in world.delivered if receiver == 3] == expected
 
 
 AnyHistory.TestCase.settings = settings(

@@ -24,6 +24,8 @@ await Run("every_settlement", EverySettlement);
 await Run("deferred", Deferred);
 await Run("cancel", Cancel);
 await Run("session", Session);
+await Run("session_state", SessionState);
+await Run("session_lost", SessionLost);
 await Run("another_client", AnotherClient);
 await Run("schedule_refused", ScheduleRefused);
 await Run("other_entity_refused", OtherEntityRefused);
@@ -141,6 +143,59 @@ async Task Session()
     var answer = await receiver.ReceiveMessageAsync(patience);
     Equal("answer", answer.Body.ToString());
     await receiver.CompleteMessageAsync(answer);
+}
+
+// The transaction reads what it has set; after a rollback the state is as it was.
+async Task SessionState()
+{
+    var name = $"{queue}-sessions";
+    await using var receiver = await client.AcceptSessionAsync(name, "state");
+    await using var sender = client.CreateSender(name);
+    await InTransaction(async () =>
+    {
+        await receiver.SetSessionStateAsync(new("first"));
+        Equal("first", (await receiver.GetSessionStateAsync()).ToString());
+        await sender.SendMessageAsync(new("order") { SessionId = "state" });
+        await receiver.SetSessionStateAsync(new("second"));
+    });
+    Equal("second", (await receiver.GetSessionStateAsync()).ToString());
+    var message = await receiver.ReceiveMessageAsync(patience);
+    using (new TransactionScope(TransactionScopeAsyncFlowOption.Enabled))
+    {
+        await receiver.SetSessionStateAsync(new("never"));
+        await receiver.CompleteMessageAsync(message);
+    }
+    await receiver.SetSessionStateAsync(new("third"));
+    Equal("third", (await receiver.GetSessionStateAsync()).ToString());
+    await InTransaction(async () =>
+    {
+        await receiver.CompleteMessageAsync(message);
+        await receiver.SetSessionStateAsync(null);
+    });
+    Equal(null, await receiver.GetSessionStateAsync());
+    Equal(null, (await receiver.ReceiveMessageAsync(TimeSpan.FromSeconds(1)))?.Body.ToString());
+}
+
+async Task SessionLost()
+{
+    var name = $"{queue}-sessions";
+    var receiver = await client.AcceptSessionAsync(name, "lost");
+    await Refused<TransactionException>(() => InTransaction(async () =>
+    {
+        await receiver.SetSessionStateAsync(new("never"));
+        await receiver.DisposeAsync();
+    }));
+    for (var tries = 0; ; tries++)
+    {
+        // As in RollbackThenAbandon: until the transaction has ended the session is its.
+        try { receiver = await client.AcceptSessionAsync(name, "lost"); break; }
+        catch (ServiceBusException error) when (tries < 50 && error.Reason == ServiceBusFailureReason.SessionCannotBeLocked)
+        {
+            await Task.Delay(100);
+        }
+    }
+    Equal(null, await receiver.GetSessionStateAsync());
+    await receiver.DisposeAsync();
 }
 
 // Each client has its own transaction of the scope: the second one cannot be part of the first's.
