@@ -1,4 +1,4 @@
-"""The part of the engine's interface that changes rules and holds entities."""
+"""The part of the engine's interface that makes, changes and holds entities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,25 @@ from bridge.model import entity as model
 
 
 class ChangeVerbs(Protocol):
-    """The verbs that change rules of subscriptions, and hold entities; both are named by paths."""
+    """The verbs that make and delete entities, change rules of subscriptions, and hold entities.
+
+    What is there is named by its path.
+    """
+
+    async def create(self, entity: model.Entity) -> model.Entity:
+        """Create an entity; return it as it is stored.
+
+        Raises:
+            EntityAlreadyExists, EntityNotFound, EntityConflict, ServerBusy: see
+                `Administration.create`.
+        """
+
+    async def delete(self, path: str) -> None:
+        """Delete an entity with its messages.
+
+        Raises:
+            EntityNotFound, ServerBusy: see `Administration.delete`.
+        """
 
     async def create_rule(self, subscription: str, rule: model.Rule) -> None:
         """Add a rule.
@@ -46,7 +64,7 @@ class NamespaceChanges(Protocol):
 
     @property
     def administration(self) -> ChangeVerbs:
-        """The verbs that change rules."""
+        """The verbs that make and change."""
 
     @property
     def importing(self) -> ImportVerbs:

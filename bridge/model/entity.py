@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from bridge.model.duration import MAX_MS, format_duration
 from bridge.model.errors import ArgumentOutOfRange
-from bridge.model.name import SHORT_NAME_LENGTH_MAX, check_entity_name, same_name
+from bridge.model.name import check_entity_name, check_subscription_name, same_name
 from bridge.model.rule import DEFAULT_RULE as DEFAULT_RULE
 from bridge.model.rule import CorrelationFilter as CorrelationFilter
 from bridge.model.rule import FalseFilter as FalseFilter
@@ -216,7 +216,7 @@ class Subscription:
 
     def __post_init__(self) -> None:
         check_entity_name(self.topic)
-        check_entity_name(self.name, length_max=SHORT_NAME_LENGTH_MAX)
+        check_subscription_name(self.name)
         where = f"Subscription {self.path!r}"
         _check_common(where, self)
         _check_subscriptionlike(where, self)

@@ -19,12 +19,18 @@ PATH_LENGTH_MAX = 260
 SHORT_NAME_LENGTH_MAX = 50
 """Characters in the name of a subscription, rule or namespace (Service Bus quotas)."""
 
+CLIENT_ID_LENGTH_MAX = 100
+"""Characters in the id of a JMS client that has a durable subscription (this bridge's limit)."""
+
 SHORT_ID_BYTES = 6
 """Length of a short id. Two of a topic's 2,000 subscriptions share one in one of 10^8 topics."""
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._~/\-]*[A-Za-z0-9_~\-])?")
 """Names that Azure accepts in practice: libraries make `contoso~fault--contoso~order--` of generic
 types, and a subscription may begin and end with `_` (validators of Azure's Terraform provider)."""
+
+_CLIENT_SCOPED = re.compile(r"(?P<name>.*)\$(?P<client>[^$/]+)\$D", re.IGNORECASE)
+"""The durable subscription of one JMS client, alone or at the end of its path."""
 
 _HOST = re.compile(r"^[a-z][a-z0-9+.\-]*://[^/]*", re.IGNORECASE)
 
@@ -83,6 +89,25 @@ def check_entity_name(name: str, *, length_max: int = PATH_LENGTH_MAX, what: str
     return name
 
 
+def client_scoped(name: str, client_id: str) -> str:
+    """Return the name, as Azure writes it, of the durable subscription of one JMS client."""
+    return f"{name}${client_id}$D"
+
+
+def check_subscription_name(name: str) -> str:
+    """Return `name` if Service Bus takes it as a subscription's; a JMS client's ends with its id.
+
+    Raises:
+        ArgumentError: as `check_entity_name`.
+    """
+    scoped = _CLIENT_SCOPED.fullmatch(name)
+    if scoped:
+        check_entity_name(scoped["client"], length_max=CLIENT_ID_LENGTH_MAX, what="client's")
+    own = scoped["name"] if scoped else name
+    check_entity_name(own, length_max=SHORT_NAME_LENGTH_MAX, what="subscription")
+    return name
+
+
 DEFAULT_RULE_NAME = "$Default"
 """Name of the rule that Service Bus gives a subscription; no other begins with a `$`."""
 
@@ -123,4 +148,6 @@ def parse_path(address: str) -> EntityPath:
         if path.lower().endswith("/" + candidate.value):
             path, sub_queue = path[: -len(candidate.value) - 1], candidate
             break
-    return EntityPath(check_entity_name(path), sub_queue, is_management)
+    scoped = _CLIENT_SCOPED.fullmatch(path)
+    check_entity_name(scoped["name"] if scoped else path)
+    return EntityPath(path, sub_queue, is_management)

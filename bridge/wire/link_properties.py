@@ -30,6 +30,17 @@ IMPORT: Final = Symbol("com.busbridge:import")
 """Link property of a sender's attach, and of a bridge's answer: the migration's run whose messages
 come on the link, and keep their numbers. A namespace that does not answer it would number them."""
 
+TOPIC_CAPABILITY: Final = Symbol("topic")
+SHARED_CAPABILITY: Final = Symbol("shared")
+TEMPORARY_QUEUE_CAPABILITY: Final = Symbol("temporary-queue")
+"""Capabilities of JMS's sources and targets: what kind of destination is asked for."""
+
+SUBSCRIPTION_IDLE_S: Final = Symbol(
+    "com.microsoft:subscriber-auto-delete-on-idle-duration-in-seconds"
+)
+QUEUE_IDLE_S: Final = Symbol("com.microsoft:queue-auto-delete-on-idle-duration-in-seconds")
+"""Properties of the open of Azure's JMS client: AutoDeleteOnIdle of what is made for it."""
+
 DEAD_LETTER: Final = "com.microsoft:dead-letter"
 """Condition of the rejection that moves a message to the dead-letter queue."""
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from proton import Delivery, Message
 from proton.handlers import TransactionHandler
-from proton.reactor import Transaction
+from proton.reactor import Container, Transaction
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
 PATIENCE_S = 120
@@ -81,9 +81,16 @@ class ProtonTransaction(TransactionHandler):
 
 
 class ProtonClient:
-    """A connection of Proton's blocking client."""
+    """A connection of Proton's blocking client.
 
-    def __init__(self, connection_string: str, port: int) -> None:
+    Args:
+        client_id: the id of its container; by default it is random.
+    """
+
+    def __init__(self, connection_string: str, port: int, client_id: str = "") -> None:
+        container = Container()
+        if client_id:
+            container.container_id = client_id
         keys = r"SharedAccessKeyName=([^;]+);SharedAccessKey=([^;]+)"
         found = re.search(keys, connection_string)
         assert found is not None
@@ -93,6 +100,7 @@ class ProtonClient:
             allowed_mechs="PLAIN",
             allow_insecure_mechs=True,
             timeout=PATIENCE_S,
+            container=container,
         )
 
     def wait(self, holds: Callable[[], Any]) -> None:

@@ -32,7 +32,10 @@ WORK = (
 SETTINGS = ("", "_cached", "_pooled")
 """The starter's default, a connection for each send, and its two ways to keep connections."""
 
-SCENARIOS = tuple(f"{name}{suffix}" for suffix in SETTINGS for name in WORK)
+SCENARIOS = (
+    *(f"{name}{suffix}" for suffix in SETTINGS for name in WORK),
+    "durable_subscription",
+)
 
 PREFIX = "spring"
 QUEUES = (
@@ -47,7 +50,10 @@ QUEUES = (
     "types",
 )
 ENTITIES = {f"{PREFIX}-{name}": {"LockDuration": "PT1M", "MaxDeliveryCount": 3} for name in QUEUES}
-TOPICS = [{"Name": f"{PREFIX}-news", "Subscriptions": [{"Name": "all"}]}]
+TOPICS = [
+    {"Name": f"{PREFIX}-news", "Subscriptions": [{"Name": "all"}]},
+    {"Name": f"{PREFIX}-events", "Subscriptions": []},
+]
 
 
 @pytest.fixture(scope="module")

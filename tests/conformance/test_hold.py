@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bridge.model.entity import AuthorizationRule, Right, Rule
+from bridge.model.entity import AuthorizationRule, Entity, Right, Rule
 from bridge.model.errors import EntityConflict, ServerBusy
 from bridge.remote.credentials import SharedKey
 from bridge.remote.errors import RemoteBusy, RemoteRefused, RemoteUnauthorized
@@ -36,6 +36,14 @@ class Holds:
     async def release(self, path: str, run: str) -> None:
         """Forget it."""
         self.of.pop(path, None)
+
+    async def create(self, entity: Entity) -> Entity:
+        """There is one queue."""
+        raise NotImplementedError
+
+    async def delete(self, path: str) -> None:
+        """It stays."""
+        raise NotImplementedError
 
     async def create_rule(self, subscription: str, rule: Rule) -> None:
         """There are queues only."""

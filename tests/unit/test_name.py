@@ -40,6 +40,24 @@ def test_a_subscriptions_name_may_have_an_underscore_at_its_ends(name: str) -> N
     assert parse_path(subscription.path).entity == f"events/Subscriptions/{name}"
 
 
+def test_a_subscription_of_one_jms_client_ends_with_its_id() -> None:
+    """As Azure writes it; nothing else has a '$'."""
+    subscription = model.Subscription(topic="events", name="audit$app-1$D")
+
+    assert parse_path(f"{subscription.path}/$DeadLetterQueue").entity == subscription.path
+    for name in ("audit$app-1", "audit$$D", "$app-1$D", "a$b$c$D", "audit$a b$D", "audit$a/b$D"):
+        with pytest.raises(ArgumentError):
+            model.Subscription(topic="events", name=name)
+    with pytest.raises(ArgumentError, match="1 to 100"):
+        model.Subscription(topic="events", name="audit$" + "a" * 101 + "$D")
+
+
+def test_the_name_of_a_queue_or_topic_has_no_client() -> None:
+    """Subscriptions alone belong to clients."""
+    with pytest.raises(ArgumentError):
+        model.Queue(name="audit$app-1$D")
+
+
 @pytest.mark.parametrize("name", ["", "~a", "-a", ".a", "/a", "a/", "a//b", "a b", "a$b", "a:b"])
 def test_a_name_that_azure_refuses_is_refused(name: str) -> None:
     """The error says which characters there may be, and at which place."""

@@ -34,6 +34,11 @@ DELETION_NOT_IN_TRANSACTIONS = (
 DYNAMIC_NOT_HERE = (
     "A dynamic source or target is not implemented: create an entity by the administration API."
 )
+SHARED_NOT_HERE = (
+    "Subscriptions that JMS clients share are not implemented: make one by the administration API, "
+    "and receive from 'topic/Subscriptions/name' as from a queue."
+)
+NO_TOPIC = "'{path}' is no topic: durable subscribers have none but those of a topic."
 COPY_NOT_HERE = (
     "The distribution-mode '{mode}' is not implemented: what a link receives is taken out of the "
     "entity. Messages are looked at with peek, the operation com.microsoft:peek-message at the "

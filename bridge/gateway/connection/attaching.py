@@ -22,6 +22,7 @@ from bridge.gateway.links.relaying import (
 )
 from bridge.gateway.links.sending import SendingLink
 from bridge.gateway.links.sessions import SessionLink, wants_session
+from bridge.gateway.links.subscribing import SubscribingLink, is_subscriber, is_there, wanted_by
 from bridge.gateway.nodes import cbs, management, requests
 from bridge.gateway.nodes.coordinator import CoordinatorLink
 from bridge.gateway.nodes.request_links import REQUEST_BYTES_MAX, RequestLink
@@ -59,9 +60,13 @@ def attach(client: Client, link: IncomingLink | OutgoingLink) -> None:
         elif isinstance(link, IncomingLink):
             _attach_sender(client, link, path)
         else:
+            wanted = wanted_by(client, link, path, asked) if is_subscriber(asked) else None
             if transactions is not None:
                 transactions.check_receiver(link, path)
-            _attach_receiver(client, link, path)
+            if wanted is None:
+                _attach_receiver(client, link, path)
+            else:
+                _attach_subscriber(client, link, wanted)
         if transactions is not None:
             transactions.link_attached(link, path)
     except ServiceBusError as error:
@@ -114,6 +119,16 @@ def _attach_sender(client: Client, link: IncomingLink, path: EntityPath) -> None
         client.namespace.check_known(RELAY_SOURCE)
         only = subscription_of(client, path, link.peer.properties)
         RelayingLink(client, link, path, client.namespace.message_bytes_max(path), source, only)
+
+
+def _attach_subscriber(client: Client, link: OutgoingLink, wanted: Subscription) -> None:
+    path = parse_path(wanted.path)
+    if is_there(client.namespace, path):
+        _attach_receiver(client, link, path)
+        return
+    client.grants.require(Right.LISTEN, path)
+    client.grants.require(Right.MANAGE, path)
+    SubscribingLink(client, link, path, wanted)
 
 
 def _attach_receiver(client: Client, link: OutgoingLink, path: EntityPath) -> None:

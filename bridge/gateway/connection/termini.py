@@ -6,6 +6,7 @@ from typing import Any
 
 from bridge.gateway.client import texts
 from bridge.gateway.links.sessions import is_shared
+from bridge.gateway.links.subscribing import is_subscriber
 from bridge.machine.amqp10.termini import MOVE
 from bridge.model.errors import NotAllowed, NotImplementedHere
 from bridge.wire.amqp10.performatives import Source, Target
@@ -24,7 +25,7 @@ def check(asked: Any, link_name: str) -> None:
         raise NotImplementedHere(texts.DYNAMIC_NOT_HERE)
     if not isinstance(asked, Source):
         return
-    if asked.distribution_mode not in (None, MOVE):
+    if asked.distribution_mode not in (None, MOVE) and not is_subscriber(asked):
         raise NotImplementedHere(texts.COPY_NOT_HERE.format(mode=asked.distribution_mode))
     for name, wanted in (asked.filter or {}).items():
         if is_shared(wanted):

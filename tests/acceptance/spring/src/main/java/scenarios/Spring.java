@@ -189,10 +189,53 @@ public final class Spring {
         SCENARIOS.put("subscription_as_a_queue", Spring::subscriptionAsAQueue);
     }
 
+    /** It has what is sent while its application is away, and what its listener failed on. */
+    private static void durableSubscription(String connectionString, String prefix)
+        throws Exception {
+        String setting = "spring.jms.servicebus.topic-client-id=books";
+        try (ConfigurableApplicationContext context =
+            start(TopicListeners.class, connectionString, prefix, setting)) {
+            BlockingQueue<Listeners.Delivery> received =
+                context.getBean(TopicListeners.class).received;
+            // What is sent before the subscription is made is not for it.
+            while (received.isEmpty()) {
+                publish(context, prefix, "begin");
+                Thread.sleep(200);
+            }
+            publish(context, prefix, "fail once");
+            Listeners.Delivery delivery = next(received);
+            while (delivery.text().equals("begin")) {
+                equal(1, delivery.count());
+                delivery = next(received);
+            }
+            equal(new Listeners.Delivery("fail once", 1), delivery);
+            equal(new Listeners.Delivery("fail once", 2), next(received));
+            nothingMore(received);
+        }
+        try (ConfigurableApplicationContext context =
+            start(Listeners.class, connectionString, prefix)) {
+            publish(context, prefix, "while it was away");
+        }
+        try (ConfigurableApplicationContext context =
+            start(TopicListeners.class, connectionString, prefix, setting)) {
+            BlockingQueue<Listeners.Delivery> received =
+                context.getBean(TopicListeners.class).received;
+            equal(new Listeners.Delivery("while it was away", 1), next(received));
+            nothingMore(received);
+        }
+    }
+
+    private static void publish(
+        ConfigurableApplicationContext context, String prefix, String text) {
+        JmsTemplate topics = new JmsTemplate(context.getBean(ConnectionFactory.class));
+        topics.setPubSubDomain(true);
+        topics.convertAndSend(prefix + "-events", text);
+    }
+
     private static ConfigurableApplicationContext start(
-        String connectionString, String prefix, String... settings) {
+        Class<?> application, String connectionString, String prefix, String... settings) {
         System.setProperty("prefix", prefix);
-        return new SpringApplicationBuilder(Listeners.class)
+        return new SpringApplicationBuilder(application)
             .bannerMode(Banner.Mode.OFF)
             .properties(
                 "logging.level.root=" + System.getenv().getOrDefault("LOG", "off"),
@@ -216,11 +259,13 @@ public final class Spring {
 
     public static void main(String[] args) {
         SETTINGS.forEach((suffix, settings) -> {
-            try (ConfigurableApplicationContext context = start(args[0], args[1], settings)) {
+            try (ConfigurableApplicationContext context =
+                start(Listeners.class, args[0], args[1], settings)) {
                 SCENARIOS.forEach((name, scenario) ->
                     report(name + suffix, scenario, new Spring(context, args[1])));
             }
         });
+        report("durable_subscription", on -> durableSubscription(args[0], args[1]), null);
         System.exit(0);
     }
 }
