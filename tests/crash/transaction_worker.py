@@ -90,6 +90,7 @@ class Work:
         senders = {place: client.sender(place) for place in PLACES}
         while not self.is_stopped.is_set():
             self._transact(client, transaction, receiver, senders)
+            time.sleep(PAUSE_S)
             transaction = client.transaction()
 
     def _receiver(self, client: ProtonClient) -> BlockingReceiver:
