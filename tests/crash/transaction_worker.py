@@ -136,7 +136,8 @@ class Work:
         body = bytes(message.body).decode()
         say(TakenIn(name, body, self._source, outcome, now_ms()))
         descriptor, fields = OUTCOMES[outcome]
-        delivery.local.data = [transaction.own.id, Described(ulong(descriptor), fields)]
+        state: list[Any] = [transaction.own.id, Described(ulong(descriptor), fields)]
+        delivery.local.data = state
         delivery.update(0x34)
 
     def _note(self, lost: ProtonException) -> None:
