@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.crash.transaction_runs import QUEUES, TransactionStage, play_transactions
-from tests.fixtures import transacting_killed
 from tests.fixtures.bridge import bridge_of
 from tests.fixtures.broker import Broker
 
@@ -41,9 +40,7 @@ def make_transaction_stage(tmp_path: Path) -> Iterator[MakeTransactionStage]:
             chance = random.Random(seed)
             bridges = []
             for _ in range(chance.randint(1, 2)):
-                bridge = bridge_of(
-                    broker, vhost, config=config, program=transacting_killed.__name__
-                )
+                bridge = bridge_of(broker, vhost, config=config)
                 ends.callback(bridge.kill)
                 bridge.start()
                 bridges.append(bridge)
