@@ -87,8 +87,21 @@ async def retry(
         if on_failed is not None and error is not None:
             on_failed(error, state.attempt_number, state.upcoming_sleep)
 
+    first: Exception | None = None
+    if total_s is None:
+        # Most work succeeds at once, and tenacity costs more than little work does: it hears of a
+        # first failure as of any other.
+        try:
+            return await work()
+        except Exception as error:
+            first = error
+
     async def attempt() -> Result:
-        return await work()  # tenacity awaits the result of a coroutine function alone
+        nonlocal first
+        if first is not None:
+            error, first = first, None
+            raise error
+        return await work()
 
     retrying = tenacity.AsyncRetrying(
         wait=tenacity.wait_fixed(wait_s) if isinstance(wait_s, int | float) else wait_s,

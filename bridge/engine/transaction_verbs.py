@@ -109,6 +109,9 @@ class TransactionVerbs(Protocol):
             ServiceBusError: as for `NamespaceVerbs.begin_sending`.
         """
 
+    def pin_here(self, path: EntityPath, lock_token: UUID) -> PinnedLock | None:
+        """As `pin`, at once; `None`: it is a lock of another bridge, which has to be asked."""
+
     async def pin(self, path: EntityPath, lock_token: UUID) -> PinnedLock:
         """Keep a lock until `commit` or `release`, for 150 s at most.
 

@@ -9,6 +9,7 @@ begins with `amq.`) is escaped; a name that would pass 255 bytes is cut, and a d
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import re
 
@@ -64,6 +65,7 @@ def resource_base(entity: str) -> str:
     return legal(entity.lower())
 
 
+@functools.lru_cache(maxsize=4_096)
 def legal(name: str) -> str:
     """Return a name that RabbitMQ accepts, with room for every suffix."""
     if name.startswith("amq."):

@@ -14,6 +14,7 @@ BENCHMARKS = {
     "sdk": "the real SDK through the bridge, beside an in-memory server",
     "singles": "single sends of AMQP 1.0 clients, beside RabbitMQ's own AMQP 1.0",
     "dotnet": ".NET's clients, beside RabbitMQ.Client and RabbitMQ's own AMQP 1.0",
+    "transactions": "transactions of one receive and one send, beside the two without",
     "remote": "the client of other namespaces, beside azure-servicebus",
     "relay": "a relay between two queues, beside its bound, azure-servicebus and a shovel",
     "relay_memory": "1,000,000 messages through a relay: its memory at each tenth",

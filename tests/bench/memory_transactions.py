@@ -70,10 +70,14 @@ class MemoryTransactions:
             raise MessageSizeExceeded("A message is too large.")
         return MemorySend(target=target, items=(), size_bytes=size_bytes, batch=batch)
 
-    async def pin(self, path: EntityPath, lock_token: UUID) -> PinnedLock:
+    def pin_here(self, path: EntityPath, lock_token: UUID) -> PinnedLock:
         """Keep a lock."""
         self._namespace.queue(path).pin(lock_token)
         return PinnedLock(path, lock_token)
+
+    async def pin(self, path: EntityPath, lock_token: UUID) -> PinnedLock:
+        """Keep a lock."""
+        return self.pin_here(path, lock_token)
 
     def release(self, pins: Iterable[PinnedLock]) -> None:
         """Let locks go on."""

@@ -94,3 +94,19 @@ async def test_waits_grow_and_are_short_again_after_work_that_lasted() -> None:
     assert all(0.1 <= wait_s <= 5 for wait_s in waited)
     assert counted == [1, 2, 3, 4, 5, 6, 7, 8, 1]
     assert waited[8] <= 0.2
+
+
+async def test_the_first_attempt_fails_like_any_other() -> None:
+    """Its error is told, and counted, once; work that succeeds at once hears nothing of that."""
+    told: list[str] = []
+    for failures in (0, 1):
+        work = Flaky(failures)
+        await retry(
+            work,
+            wait_s=0,
+            retryable=is_os_error,
+            sleep=at_once,
+            on_failed=lambda error, count, wait_s: told.append(f"{error} {count}"),
+        )
+        assert work.attempts == failures + 1
+    assert told == ["attempt 1 1"]

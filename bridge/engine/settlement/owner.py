@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.message.departure import MoveSource
@@ -57,3 +57,16 @@ class OwnerOfSessions(Protocol):
 
     def let_go(self, holding: HeldMessage) -> bool:
         """Undo `keep_out`; return whether its receiver has the message again."""
+
+
+def owns_sessions(owner: Owner) -> TypeGuard[OwnerOfSessions]:
+    """Whether an owner's messages are available again when their sessions end."""
+    kind = type(owner)
+    known = _KINDS.get(kind)
+    if known is None:
+        known = _KINDS[kind] = isinstance(owner, OwnerOfSessions)
+    return known
+
+
+_KINDS: dict[type, bool] = {}
+"""What `isinstance` says of each class: it looks at every attribute, at each call."""

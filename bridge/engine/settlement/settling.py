@@ -24,7 +24,7 @@ from bridge.engine.clock import later
 from bridge.engine.services import Services
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked
-from bridge.engine.settlement.owner import Owner, OwnerOfSessions
+from bridge.engine.settlement.owner import Owner, OwnerOfSessions, owns_sessions
 from bridge.machine.queue.locks import Lock
 from bridge.machine.queue.second_copies import Left
 from bridge.message.departure import Told
@@ -101,7 +101,7 @@ class Settling:
         when RabbitMQ has been told, or with MessageLockLost: it has the message back.
         """
         owner, holding = locked
-        if isinstance(owner, OwnerOfSessions):
+        if owns_sessions(owner):
             done = partial(_free, owner, holding, done)
         if not owner.holds(holding):
             done(MessageLockLost(texts.LOCK_LOST))
@@ -289,7 +289,7 @@ def goes_back(owner: Owner, disposition: Disposition) -> bool:
 
 def keep_out(owner: Owner, holding: HeldMessage) -> None:
     """Keep a message for a transaction, and its session: nobody else gets either."""
-    if isinstance(owner, OwnerOfSessions):
+    if owns_sessions(owner):
         owner.keep_out(holding)
 
 
@@ -298,7 +298,7 @@ def let_go(owner: Owner, holding: HeldMessage) -> bool:
 
     A message whose session has ended meanwhile is available instead.
     """
-    return owner.let_go(holding) if isinstance(owner, OwnerOfSessions) else True
+    return owner.let_go(holding) if owns_sessions(owner) else True
 
 
 def _free(
@@ -313,7 +313,7 @@ def drop_copy(owner: Owner, holding: HeldMessage) -> None:
     """Ack a copy of a message that is elsewhere; one of a higher generation is none."""
     owner.ack(holding, "engine.drop.acked")
     owner.left(holding, Left.REPLACED)
-    if isinstance(owner, OwnerOfSessions):
+    if owns_sessions(owner):
         owner.kept.free(holding)
 
 

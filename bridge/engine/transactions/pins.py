@@ -24,7 +24,7 @@ from bridge.engine.sending.requests import Sending
 from bridge.engine.settlement.disposition_fields import disposition_of
 from bridge.engine.settlement.held_message import HeldMessage
 from bridge.engine.settlement.locktable import Locked, ProcessLocks
-from bridge.engine.settlement.owner import Owner, OwnerOfSessions
+from bridge.engine.settlement.owner import Owner, owns_sessions
 from bridge.engine.settlement.settling import Settling, drop_copy, is_of, keep_out, let_go
 from bridge.engine.transaction_verbs import PinnedLock
 from bridge.machine.queue.inquiries import locked_message
@@ -139,7 +139,7 @@ class Pins:
         if not owner.holds(holding):
             return
         self._locks.restore(token, lock)
-        if let_go(owner, holding) and isinstance(owner, OwnerOfSessions):
+        if let_go(owner, holding) and owns_sessions(owner):
             self._locks.renew(
                 [token]
             )  # it ends with its session's lock, which was renewed, perhaps
@@ -181,7 +181,7 @@ class Pins:
                 continue
             owner, holding = lock.held
             log.warning("pin.over entity=%s number=%d", owner.path, holding.number)
-            if is_peers and (owner.is_deferred or isinstance(owner, OwnerOfSessions)):
+            if is_peers and (owner.is_deferred or owns_sessions(owner)):
                 # It does not go back to RabbitMQ unchanged, so nobody else would ask.
                 ask = partial(self._ask, owner, holding)
                 asking = self._supervisor.repeat("inquiry", ask, subject=str(owner.path)).task

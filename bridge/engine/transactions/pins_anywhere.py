@@ -13,7 +13,7 @@ from bridge.background.tasks import Tasks
 from bridge.broker.connection.channel import Channel
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
-from bridge.engine.api import Disposition
+from bridge.engine.api import Disposition, OnSettled
 from bridge.engine.peers import Peers, Question
 from bridge.engine.settlement.disposition_fields import disposition_of, outcome_of
 from bridge.engine.settlement.locktable import INSTANCE_BYTES, Locked, ProcessLocks
@@ -65,11 +65,18 @@ class PinsAnywhere:
         peers.answer(KEEP, self._on_keep)
         peers.answer(CARRY_OUT, self._on_carry_out)
 
+    def pin_here(self, path: EntityPath, token: UUID) -> LockPin | None:
+        """Pin a lock of this process; `None`: it is another bridge's."""
+        if not self._locks.is_own(token):
+            return None
+        self._on_used(path)
+        return self._pins.pin(path, token)
+
     async def pin(self, path: EntityPath, token: UUID) -> LockPin:
         """Pin a lock; see `TransactionVerbs.pin`."""
+        if (pinned := self.pin_here(path, token)) is not None:
+            return pinned
         self._on_used(path)
-        if self._locks.is_own(token):
-            return self._pins.pin(path, token)
         answer = (await self._ask(token, _question(PIN, path, token))).content
         (message,) = decode_messages(answer[:MESSAGE_BYTES])
         return LockPin(path, token, message, answer[MESSAGE_BYTES:])
@@ -122,15 +129,15 @@ class PinsAnywhere:
         else:
             self._pins.put_back(pin.lock_token, lock)
 
-    async def carry_out(
-        self, pin: LockPin, lock: Lock[Locked] | None, disposition: Disposition
-    ) -> bool:
-        """Carry out what was decided about a lock; return whether that was done.
+    def settle(self, lock: Lock[Locked], disposition: Disposition, done: OnSettled) -> None:
+        """Carry out what was decided about a lock that was taken; see `Settling.carry_out`."""
+        self._pins.carry_out(lock, disposition, done)
+
+    async def carry_out(self, pin: LockPin, disposition: Disposition) -> bool:
+        """Have another bridge carry out what was decided; return whether that was done.
 
         It was not if RabbitMQ has the message back: whoever gets it next carries it out.
         """
-        if lock is not None:
-            return await self._settle(lock, disposition)
         kind, details = outcome_of(disposition)
         question = _question(CARRY_OUT, pin.path, pin.lock_token)
         question |= {"kind": ("l", int(kind)), "details": ("x", details)}

@@ -42,6 +42,8 @@ from bridge.engine.transactions.pins import LockPin
 from bridge.engine.transactions.pins_anywhere import PinsAnywhere
 from bridge.engine.transactions.reports import CarriedOutReports
 from bridge.engine.transactions.state_pins import StatePin, StatePins
+from bridge.engine.transactions.taken_commit import TakenCommit
+from bridge.engine.transactions.writes import Writes
 from bridge.machine.queue.locks import Lock
 from bridge.machine.transactions.refusals import rolled_back, several_entities
 from bridge.message.envelopes import Outgoing
@@ -65,11 +67,6 @@ from bridge.wire.commits import CommitVerdict, OutcomeKind
 
 IN_DOUBT_S: Final = 20.0
 """So long a client waits for the answer to a commit."""
-
-AGAIN_S: Final = 1.0
-AGAIN_MAX_S: Final = 60.0
-"""The time until a leader is asked again: twice as long each time, so many seconds at most. Each
-question is the whole envelope, and waits in the inbox of an entity without a leader."""
 
 WRITTEN_S: Final = 5.0
 """So long a decided commit's answer waits for its settlements, which go on."""
@@ -109,7 +106,7 @@ class Transacting:
         self._supervisor = supervisor
         self._first_use = first_use
         self._check_known = check_known
-        self._committing: dict[_Commit, Standing] = {}
+        self._committing: dict[TakenCommit, Standing] = {}
         self._tasks = Tasks()
 
     def __repr__(self) -> str:
@@ -141,6 +138,10 @@ class Transacting:
         entity = self._directory.send_entity(target)
         items = self._sending.checked(entity, batch)
         return commit_content.prepared(pinned, target, entity, batch, items)
+
+    def pin_here(self, path: EntityPath, lock_token: UUID) -> PinnedLock | None:
+        """Keep a lock of this bridge; see `TransactionVerbs.pin_here`."""
+        return self._pins.pin_here(path, lock_token)
 
     async def pin(self, path: EntityPath, lock_token: UUID) -> PinnedLock:
         """Keep a lock; see `TransactionVerbs.pin`."""
@@ -223,7 +224,7 @@ class Transacting:
         await self._states.close()
         self._reports.close()
 
-    async def _ready(self, work: TransactionWork, pins: Sequence[LockPin]) -> _Commit:
+    async def _ready(self, work: TransactionWork, pins: Sequence[LockPin]) -> TakenCommit:
         """Check all that may refuse a commit here, and take its locks.
 
         Raises:
@@ -259,9 +260,9 @@ class Transacting:
                 if lock is not None:
                     self._pins.put_back(pin, lock)
             raise
-        return _Commit(work, entity, body, taken)
+        return TakenCommit(work, entity, body, taken)
 
-    async def _settle(self, one: _Commit) -> None:
+    async def _settle(self, one: TakenCommit) -> None:
         """Ask until the leader has decided, and do what it says."""
         verdict = await self._verdict(one)
         if verdict is None:
@@ -273,24 +274,27 @@ class Transacting:
             self._put_back(one)
             return
         reach("engine.commit.decided")
-        own = [self._start(one, each) for each in one.taken if each[1] is not None]
-        for each in one.taken:
-            if each[1] is None:
-                self._start(one, each)
-        one.taken = []
-        for state in commit_content.last_states(one.work):
-            own.append(self._tasks.start(self._states.carry_out(state), "state"))
-        if own:
-            await asyncio.wait(own, timeout=WRITTEN_S)
+        taken, one.taken = one.taken, []
+        states = commit_content.last_states(one.work)
+        own = Writes(sum(lock is not None for _, lock, _ in taken) + len(states))
+        for pin, lock, disposition in taken:
+            if lock is None:
+                self._tasks.start(self._carry_out(one, pin, disposition), "outcome")
+            else:
+                self._settle_own(one, pin, lock, disposition, own)
+        for state in states:
+            writing = self._tasks.start(self._states.carry_out(state), "state")
+            writing.add_done_callback(lambda task: own.count())
+        await own.wait(WRITTEN_S)
         one.tell(None)
 
-    async def _verdict(self, one: _Commit) -> tuple[CommitVerdict, str] | None:
+    async def _verdict(self, one: TakenCommit) -> tuple[CommitVerdict, str] | None:
         """Return verdict and reason; `None`: the envelope is not stored, or its entity is gone."""
         with contextlib.ExitStack() as unanswered:
             return await self._asked_for(one, unanswered)
 
     async def _asked_for(
-        self, one: _Commit, unanswered: contextlib.ExitStack
+        self, one: TakenCommit, unanswered: contextlib.ExitStack
     ) -> tuple[CommitVerdict, str] | None:
         """Ask until there is an answer; health names what has none."""
         wait: Wait | None = None
@@ -324,74 +328,53 @@ class Transacting:
         there = self._directory.find(entity.path)
         return there is None or incarnation_of(there) != incarnation_of(entity)
 
-    def _start(
-        self, one: _Commit, each: tuple[LockPin, Lock[Locked] | None, Disposition]
-    ) -> asyncio.Task[None]:
-        return self._tasks.start(self._carry_out(one, *each), "outcome")
-
-    async def _carry_out(
-        self, one: _Commit, pin: LockPin, lock: Lock[Locked] | None, disposition: Disposition
+    def _settle_own(
+        self,
+        one: TakenCommit,
+        pin: LockPin,
+        lock: Lock[Locked],
+        disposition: Disposition,
+        own: Writes,
     ) -> None:
-        """Carry out an outcome; what fails is left to whoever gets the message next."""
+        """Carry out the outcome of a lock of this bridge; what fails is left to the next one."""
+
+        def done(error: ServiceBusError | None) -> None:
+            if error is None:
+                self._note(one, pin, disposition)
+            own.count()
+
         try:
-            is_done = await self._pins.carry_out(pin, lock, disposition)
+            self._pins.settle(lock, disposition, done)
+        except Exception:  # the others are still to be settled
+            log.exception("outcome.failed entity=%s", pin.path)
+            own.count()
+
+    async def _carry_out(self, one: TakenCommit, pin: LockPin, disposition: Disposition) -> None:
+        """Have another bridge carry out an outcome; what fails is left to the next one."""
+        try:
+            is_done = await self._pins.carry_out(pin, disposition)
         except ServiceBusError as error:
             log.info("outcome.unanswered entity=%s error=%s", pin.path, error)
             return
+        if is_done:
+            self._note(one, pin, disposition)
+
+    def _note(self, one: TakenCommit, pin: LockPin, disposition: Disposition) -> None:
+        """Have an outcome reported that is carried out; leaders keep no plain abandons."""
         kind, details = outcome_of(disposition)
-        if is_done and (kind is not OutcomeKind.ABANDON or details):
+        if kind is not OutcomeKind.ABANDON or details:
             self._reports.note(one.entity.path, pin.message)
 
-    def _put_back(self, one: _Commit) -> None:
+    def _put_back(self, one: TakenCommit) -> None:
         taken, one.taken = one.taken, []
         for pin, lock, _ in taken:
             self._pins.put_back(pin, lock)
         self.release_sessions(one.work.states)
 
-    def _ended(self, one: _Commit, task: asyncio.Task[None]) -> None:
+    def _ended(self, one: TakenCommit, task: asyncio.Task[None]) -> None:
         """Take the end of a commit: of one whose verdict is unknown the process ends, too."""
         self._committing.pop(one, None)
         one.tell(TransactionInDoubt(IN_DOUBT.format(reason="the bridge stops")))
-
-
-class _Commit:
-    """A commit whose locks are taken.
-
-    Attributes:
-        taken: each lock, `None` for another bridge's, and what becomes of its message.
-        told: what the client is told, as soon as that is known.
-        reason: why there is no answer yet.
-        may_be_stored: whether its envelope was published.
-    """
-
-    def __init__(
-        self,
-        work: TransactionWork,
-        entity: model.SendEntity,
-        body: bytes,
-        taken: list[tuple[LockPin, Lock[Locked] | None, Disposition]],
-    ) -> None:
-        self.work = work
-        self.entity = entity
-        self.body = body
-        self.taken = taken
-        self.told: asyncio.Future[ServiceBusError | None] = (
-            asyncio.get_running_loop().create_future()
-        )
-        self.reason = "RabbitMQ, or the entity's leader, has not answered in time"
-        self.may_be_stored = False
-        self._pause_s = AGAIN_S
-
-    def pause_s(self) -> float:
-        """Return how long to wait now until the leader is asked again."""
-        pause_s = self._pause_s
-        self._pause_s = min(2 * pause_s, AGAIN_MAX_S)
-        return pause_s
-
-    def tell(self, error: ServiceBusError | None) -> None:
-        """Tell the client, unless it is told."""
-        if not self.told.done():
-            self.told.set_result(error)
 
 
 def _pin(pinned: PinnedLock) -> LockPin:

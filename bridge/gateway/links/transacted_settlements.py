@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -67,15 +68,32 @@ class TransactedSettlement:
         except ServiceBusError as error:
             self._refusal = error
 
-    async def check(self, verbs: TransactionVerbs, pinned: EntityPath) -> Checked:
-        """Pin the lock."""
+    def check(
+        self, verbs: TransactionVerbs, pinned: EntityPath
+    ) -> Checked | Coroutine[Any, Any, Checked]:
+        """Pin the lock; another bridge is asked to pin its own."""
         if self._disposition is None:
             assert self._refusal is not None
             raise self._refusal
+        pin = verbs.pin_here(self._link.path, self._token)
+        if pin is None:
+            return self._check_elsewhere(verbs, pinned, self._disposition)
+        return self._checked(verbs, pinned, pin, self._disposition)
+
+    async def _check_elsewhere(
+        self, verbs: TransactionVerbs, pinned: EntityPath, disposition: Disposition
+    ) -> Checked:
         pin = await verbs.pin(self._link.path, self._token)
-        return pinned_settlements(
-            verbs, pinned, [pin], self._disposition, is_forgotten=self._is_settled
-        )
+        return self._checked(verbs, pinned, pin, disposition)
+
+    def _checked(
+        self,
+        verbs: TransactionVerbs,
+        pinned: EntityPath,
+        pin: PinnedLock,
+        disposition: Disposition,
+    ) -> Checked:
+        return pinned_settlements(verbs, pinned, [pin], disposition, is_forgotten=self._is_settled)
 
     def answer(self, state: TransactionalState | Declared | Accepted) -> None:
         """Tell the client that the settlement is part of the transaction."""

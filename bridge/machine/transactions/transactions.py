@@ -76,6 +76,7 @@ class Transactions:
         self._held_bytes_max = held_bytes_max
         self._held_bytes = 0
         self._open: dict[bytes, Transaction] = {}
+        self._begun: dict[bytes, Transaction] = {}  # those with operations, the first to end first
         self._asked: dict[bytes, Transaction] = {}
         self.sessions = CrossEntitySessions()
 
@@ -136,7 +137,7 @@ class Transactions:
         transaction.is_discharged = True
         if is_failed:
             self._roll_back(transaction)
-            del self._open[transaction.id]
+            self._forget(transaction)
             self.due.append(Answer(asker, Accepted()))
         else:
             self._go_on(transaction)
@@ -146,7 +147,7 @@ class Transactions:
         for transaction in list(self._open.values()):
             if transaction.coordinator == coordinator:
                 self._roll_back(transaction)
-                del self._open[transaction.id]
+                self._forget(transaction)
         for transaction in self._asked.values():
             if transaction.coordinator == coordinator:
                 transaction.coordinator = None
@@ -158,7 +159,7 @@ class Transactions:
         """
         for transaction in list(self._open.values()):
             self._roll_back(transaction)
-            del self._open[transaction.id]
+            self._forget(transaction)
         for transaction in self._asked.values():
             transaction.coordinator = None
         self.sessions.clear()
@@ -176,6 +177,7 @@ class Transactions:
             return
         if transaction.ends_ms is None:
             transaction.ends_ms = now_ms + self._timeout_ms
+            self._begun[txn_id] = transaction
         refused = self._refusal(transaction, session, operation)
         if refused is not None:
             transaction.fail(refused)
@@ -332,24 +334,24 @@ class Transactions:
 
     def due_ms(self) -> int | None:
         """Return when `expire` is due if nothing happens before; `None` for never."""
-        ends_ms = [
-            each.ends_ms
-            for each in self._open.values()
-            if each.ends_ms is not None and not each.is_over
-        ]
-        return min(ends_ms, default=None)
+        first = next(iter(self._begun.values()), None)
+        return None if first is None else first.ends_ms
 
     def expire(self, now_ms: int) -> None:
         """Roll back the transactions whose time is over."""
-        for transaction in list(self._open.values()):
-            ends_ms = transaction.ends_ms
-            if ends_ms is None or transaction.is_over or now_ms < ends_ms:
-                continue
+        while (ends_ms := self.due_ms()) is not None and ends_ms <= now_ms:
+            transaction = next(iter(self._begun.values()))
+            del self._begun[transaction.id]
             self._roll_back(transaction)
             if transaction.is_discharged:  # it waits for checks that take too long
                 self._refuse_late(transaction)
 
     # Ends.
+
+    def _forget(self, transaction: Transaction) -> None:
+        """Forget a transaction that has ended, or whose commit is asked for."""
+        del self._open[transaction.id]
+        self._begun.pop(transaction.id, None)
 
     def _go_on(self, transaction: Transaction) -> None:
         """Commit a transaction that is discharged, if nothing is left to be waited for."""
@@ -360,20 +362,20 @@ class Transactions:
         elif transaction.doom is not None:
             doom = transaction.doom
             self._roll_back(transaction)
-            del self._open[transaction.id]
+            self._forget(transaction)
             self.due.append(Refuse(transaction.discharger, None, refusals.rolled_back(doom)))
         elif not transaction.operations:
-            del self._open[transaction.id]
+            self._forget(transaction)
             self.due.append(Answer(transaction.discharger, Accepted()))
         elif not transaction.pending:
-            del self._open[transaction.id]
+            self._forget(transaction)
             self._asked[transaction.id] = transaction
             transaction.is_asked = True
             operations = tuple(transaction.operations)
             self.due.append(AskForCommit(transaction.id, transaction.entity, operations))
 
     def _refuse_late(self, transaction: Transaction) -> None:
-        del self._open[transaction.id]
+        self._forget(transaction)
         error = refusals.late_discharge(transaction.id, self._timeout_ms)
         self.due.append(Refuse(transaction.discharger, None, error))
 
