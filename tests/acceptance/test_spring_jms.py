@@ -24,6 +24,7 @@ WORK = (
     "listener_that_throws",
     "sends_of_a_listener_that_throws",
     "reply_of_a_listener",
+    "request_and_reply",
     "transaction_of_a_template",
     "nothing_is_prefetched",
     "types",

@@ -32,7 +32,8 @@ DELETION_NOT_IN_TRANSACTIONS = (
     "messages in the transaction."
 )
 DYNAMIC_NOT_HERE = (
-    "A dynamic source or target is not implemented: create an entity by the administration API."
+    "A dynamic source or target is not implemented, but for JMS's temporary queues: create an "
+    "entity by the administration API."
 )
 SHARED_NOT_HERE = (
     "Subscriptions that JMS clients share are not implemented: make one by the administration API, "

@@ -23,6 +23,11 @@ from bridge.gateway.links.relaying import (
 from bridge.gateway.links.sending import SendingLink
 from bridge.gateway.links.sessions import SessionLink, wants_session
 from bridge.gateway.links.subscribing import SubscribingLink, is_subscriber, is_there, wanted_by
+from bridge.gateway.links.temporary_queues import (
+    TemporaryQueueLink,
+    asks_for_queue,
+    temporary_queue,
+)
 from bridge.gateway.nodes import cbs, management, requests
 from bridge.gateway.nodes.coordinator import CoordinatorLink
 from bridge.gateway.nodes.request_links import REQUEST_BYTES_MAX, RequestLink
@@ -52,11 +57,19 @@ def attach(client: Client, link: IncomingLink | OutgoingLink) -> None:
         if entity.lower() == cbs.ADDRESS:
             _attach_cbs(client, link)
             return
+        temporary = None
+        if isinstance(link, IncomingLink) and asks_for_queue(asked):
+            opened = link.session.endpoint.peer
+            temporary = temporary_queue(None if opened is None else opened.properties)
+            address = temporary.name
         path = parse_path(address)
         entity = str(path)
         transactions = client.transactions
         if path.is_management:
             _attach_management(client, link, path)
+        elif isinstance(link, IncomingLink) and temporary is not None:
+            client.grants.require(Right.MANAGE, path)
+            TemporaryQueueLink(client, link, temporary)
         elif isinstance(link, IncomingLink):
             _attach_sender(client, link, path)
         else:

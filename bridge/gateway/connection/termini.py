@@ -7,6 +7,7 @@ from typing import Any
 from bridge.gateway.client import texts
 from bridge.gateway.links.sessions import is_shared
 from bridge.gateway.links.subscribing import is_subscriber
+from bridge.gateway.links.temporary_queues import asks_for_queue
 from bridge.machine.amqp10.termini import MOVE
 from bridge.model.errors import NotAllowed, NotImplementedHere
 from bridge.wire.amqp10.performatives import Source, Target
@@ -21,7 +22,7 @@ def check(asked: Any, link_name: str) -> None:
             client that went on would believe that it is in force.
         NotAllowed: a session that another receiver may take over.
     """
-    if isinstance(asked, Source | Target) and asked.dynamic:
+    if isinstance(asked, Source | Target) and asked.dynamic and not asks_for_queue(asked):
         raise NotImplementedHere(texts.DYNAMIC_NOT_HERE)
     if not isinstance(asked, Source):
         return

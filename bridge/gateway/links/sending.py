@@ -121,12 +121,18 @@ class SendingLink(EntityLink):
         self._under_way = 0
         self._unread: deque[MessageArrived] = deque()
         link.owner = self
-        credit = client.settings.send_credit
+        self._said = said
+        self._batch_bytes_max = 0
+        self.begin(message_bytes_max)
+
+    def begin(self, message_bytes_max: int) -> None:
+        """Answer the attach, and take messages."""
         self._batch_bytes_max = min(message_bytes_max, BATCH_BYTES_MAX)
-        link.accept(
-            credit=credit,
+        said = {link_properties.BATCH_BYTES_MAX: Ulong(self._batch_bytes_max), **self._said}
+        self.link.accept(
+            credit=self.client.settings.send_credit,
             message_bytes_max=message_bytes_max,
-            properties={link_properties.BATCH_BYTES_MAX: Ulong(self._batch_bytes_max), **said},
+            properties=said,
         )
 
     def on_message(self, event: MessageArrived) -> None:

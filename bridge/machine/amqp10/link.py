@@ -22,7 +22,7 @@ from bridge.machine.amqp10.faults import (
     SessionFault,
     make_error,
 )
-from bridge.wire.amqp10.performatives import Attach, Flow, Rejected, Transfer
+from bridge.wire.amqp10.performatives import Attach, Flow, Rejected, Target, Transfer
 
 if TYPE_CHECKING:
     from bridge.machine.amqp10.session import AmqpSession
@@ -141,10 +141,12 @@ class IncomingLink(Link):
     Attributes:
         credit: how many more messages the peer may begin.
         message_bytes_max: a larger message is skipped and rejected.
+        target: the target that we answer; `None` for the one that the peer has named.
     """
 
     def __init__(self, session: AmqpSession, peer: Attach) -> None:
         super().__init__(session, peer)
+        self.target: Target | None = None
         self.message_bytes_max = 0
         self._credit_max = 0
         self._limit = 0
@@ -169,7 +171,7 @@ class IncomingLink(Link):
             snd_settle_mode=self.peer.snd_settle_mode,  # each message says whether it is settled
             rcv_settle_mode=termini.FIRST,
             source=termini.their_source(self.peer.source),
-            target=termini.target(self.peer.target),
+            target=self.target or termini.target(self.peer.target),
             max_message_size=message_bytes_max,
             properties=properties,
         )

@@ -118,6 +118,17 @@ public final class Spring {
         expectOnly("answered", "answer to question");
     }
 
+    /** By a temporary queue; the answer is part of the listener's transaction. */
+    private void requestAndReply() throws Exception {
+        template.setReceiveTimeout(PATIENCE_MS);
+        for (int number = 0; number < 3; number++) {
+            String question = "question " + number;
+            TextMessage answer = (TextMessage) template.sendAndReceive(
+                queue("asked"), session -> session.createTextMessage(question));
+            equal("answer to " + question, answer == null ? null : answer.getText());
+        }
+    }
+
     private void transactionOfATemplate() throws Exception {
         TransactionTemplate transaction =
             new TransactionTemplate(new JmsTransactionManager(factory));
@@ -183,6 +194,7 @@ public final class Spring {
         SCENARIOS.put("listener_that_throws", Spring::listenerThatThrows);
         SCENARIOS.put("sends_of_a_listener_that_throws", Spring::sendsOfAListenerThatThrows);
         SCENARIOS.put("reply_of_a_listener", Spring::replyOfAListener);
+        SCENARIOS.put("request_and_reply", Spring::requestAndReply);
         SCENARIOS.put("transaction_of_a_template", Spring::transactionOfATemplate);
         SCENARIOS.put("nothing_is_prefetched", Spring::nothingIsPrefetched);
         SCENARIOS.put("types", Spring::types);
