@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from typing import Final
 
 from bridge.commands.errors import CommandError
 from bridge.commands.message_path import DEAD_LETTER
@@ -24,6 +25,9 @@ from bridge.operations.migration.copy_effects import (
 )
 from bridge.operations.migration.entity_copy import EntityCopy
 from bridge.operations.migration.last_copied import last_copied
+
+KEPT_BYTES: Final = 64 << 20
+"""Memory for the messages that are kept from the first reading to the copy, of all entities."""
 
 
 class EntityCopies:
@@ -71,13 +75,19 @@ class EntityCopies:
             RemoteError: a namespace refuses, or does not answer.
         """
         is_verified = total is None
+        kept_bytes = KEPT_BYTES // max(1, min(TOGETHER, len(units)))
         verified = CopyMeeting(len(units), self._gate, asked, self._note_changed)
         copies: list[RunningCopy] = []
         seen_again = CopyMeeting(len(units), self._gate, asked, partial(self._note_end, copies))
         with self._output.progress(total, "copying and verifying messages") as progress:
             for unit in units:
                 places = places_of(unit, lambda path: path.lower() in meant)
-                copy = EntityCopy(places, due_after_ms=due_after_ms, is_verified=is_verified)
+                copy = EntityCopy(
+                    places,
+                    due_after_ms=due_after_ms,
+                    kept_bytes=kept_bytes,
+                    is_verified=is_verified,
+                )
                 copies.append(
                     RunningCopy(
                         self._sides,

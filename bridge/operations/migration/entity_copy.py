@@ -33,6 +33,7 @@ from bridge.operations.migration.copy_effects import (
     TargetHeld,
 )
 from bridge.operations.migration.entity_reading import PAGE_BYTES, CopySteps, EntityReading
+from bridge.operations.migration.kept_messages import KeptMessages
 from bridge.operations.migration.message_ledger import PlaceLedger, in_order
 from bridge.operations.migration.session_states import StateCopy
 
@@ -72,6 +73,8 @@ class EntityCopy:
         due_after_ms: a copy of what is due before (UTC ms) is refused: the source would activate it
             meanwhile.
         batch_count, batch_bytes: what one transfer takes at most.
+        kept_bytes: how much memory the messages may take that the first reading keeps for the copy,
+            which reads the others again.
         is_verified: the target has the mark that an earlier run has verified all.
 
     Attributes:
@@ -89,11 +92,13 @@ class EntityCopy:
         due_after_ms: int,
         batch_count: int = TRANSFER,
         batch_bytes: int = PAGE_BYTES // 4,
+        kept_bytes: int = 0,
         is_verified: bool = False,
     ) -> None:
         self._reading = EntityReading(places)
         self._ledgers = self._reading.ledgers
         self._states = [StateCopy(at, each) for at, each in enumerate(places) if each.has_sessions]
+        self._kept = KeptMessages(len(places), kept_bytes)
         self._due_after_ms = due_after_ms
         self._batch_count = batch_count
         self._batch_bytes = batch_bytes
@@ -176,7 +181,14 @@ class EntityCopy:
 
     def _read_numbers(self) -> CopySteps:
         for place, ledger in enumerate(self._ledgers):
-            yield from self._reading.look_at_source(place, ledger.note, ledger.__len__)
+
+            def note(
+                message: PeekedMessage, place: int = place, ledger: PlaceLedger = ledger
+            ) -> None:
+                ledger.note(message)
+                self._kept.add(place, message)
+
+            yield from self._reading.look_at_source(place, note, ledger.__len__)
             ledger.close()
             yield from self._reading.check_count(place)
         self.messages = sum(map(len, self._ledgers))
@@ -254,10 +266,11 @@ class EntityCopy:
         batch: list[tuple[int, PeekedMessage]] = []
         size_bytes = 0
         for place, at in islice(in_order(self._ledgers), self.copied, None):
-            message = pages[place].pop(self._ledgers[place].number(at), None)
+            number = self._ledgers[place].number(at)
+            message = self._kept.pop(place, number) or pages[place].pop(number, None)
             if message is None:
                 pages[place] = yield from self._reading.fetched(place, at)
-                message = pages[place].pop(self._ledgers[place].number(at))
+                message = pages[place].pop(number)
             is_full = size_bytes + message.size_bytes + OVERHEAD_BYTES > self._batch_bytes
             if batch and (is_full or len(batch) >= self._batch_count):
                 yield from self._import(tuple(batch))
@@ -266,6 +279,7 @@ class EntityCopy:
             size_bytes += message.size_bytes + OVERHEAD_BYTES
         if batch:
             yield from self._import(tuple(batch))
+        self._kept.clear()
 
     def _import(self, batch: tuple[tuple[int, PeekedMessage], ...]) -> CopySteps:
         """Have a batch imported; one without an answer is imported again, as it is."""

@@ -48,6 +48,7 @@ from bridge.operations.migration.copy_effects import (
 )
 from bridge.operations.migration.entity_copy import CopyPhase, EntityCopy
 from bridge.operations.migration.entity_reading import CopySteps
+from bridge.operations.migration.kept_messages import OVERHEAD_BYTES
 from bridge.operations.migration.message_ledger import PlaceLedger
 from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10.scalars import Int, Long, Timestamp
@@ -183,9 +184,10 @@ class World:
     Args:
         sources: the messages of each entity.
         page: how many messages a peek shows at most.
+        kept: how many messages a run keeps from its first reading to the copy.
     """
 
-    def __init__(self, sources: Sequence[Side], page: int = 3) -> None:
+    def __init__(self, sources: Sequence[Side], page: int = 3, kept: int = 0) -> None:
         self.sources = sources
         self.targets = [Target(each.places, [{} for _ in each.places]) for each in sources]
         self.is_marked = False
@@ -195,6 +197,7 @@ class World:
         self.states_at_mark: list[dict[str, bytes]] = []
         self.released: set[int] = set()
         self._page = page
+        self._kept_bytes = kept * (10 + OVERHEAD_BYTES)
         self.begin()
 
     def begin(self) -> None:
@@ -209,7 +212,13 @@ class World:
             self._advance(index, None)
 
     def _copy(self, source: Side) -> EntityCopy:
-        return EntityCopy(source.places, due_after_ms=1, batch_count=4, is_verified=self.is_marked)
+        return EntityCopy(
+            source.places,
+            due_after_ms=1,
+            batch_count=4,
+            kept_bytes=self._kept_bytes,
+            is_verified=self.is_marked,
+        )
 
     def _advance(self, index: int, answer: CopyAnswer | None) -> None:
         steps = self._steps[index]
@@ -223,6 +232,10 @@ class World:
             self.stopped = str(stopped)
         else:
             self._next[index] = effect
+
+    def next_effect(self, index: int) -> CopyEffect | None:
+        """What an entity wants done next; `None`: nothing more."""
+        return self._next[index]
 
     def step(self, index: int, kill: str = "", doubt: str = "") -> None:
         """Do what an entity wants, unless it waits for others; the run may be killed.
@@ -411,14 +424,17 @@ STEPS = st.lists(
 )
 
 
-@given(sources=ENTITIES, steps=STEPS, page=st.integers(1, 4))
+KEPT = st.sampled_from((0, 3, 1_000))
+
+
+@given(sources=ENTITIES, steps=STEPS, page=st.integers(1, 4), kept=KEPT)
 @settings(max_examples=150)
 def test_killed_at_any_step_the_target_has_what_the_source_had(
-    sources: list[Side], steps: list[tuple[int, str, str]], page: int
+    sources: list[Side], steps: list[tuple[int, str, str]], page: int, kept: int
 ) -> None:
     """Each message once, under its number; scheduled ones are at the target alone in the end."""
     at_first = [each.copy() for each in sources]
-    world = World(sources, page)
+    world = World(sources, page, kept)
     for index, kill, doubt in steps:
         if not world.is_over:
             world.step(index, kill, doubt)
@@ -483,13 +499,14 @@ def change(source: Side, what: str, at: int) -> None:
         max_size=60,
     ),
     at=st.integers(0, 20),
+    kept=KEPT,
 )
 @settings(max_examples=150)
 def test_nothing_may_be_received_at_the_target_that_the_source_has_not(
-    sources: list[Side], steps: list[tuple[int, str]], at: int
+    sources: list[Side], steps: list[tuple[int, str]], at: int, kept: int
 ) -> None:
     """A source that changes before it is read once more stops the run, or its change is copied."""
-    world = World(sources)
+    world = World(sources, kept=kept)
     for index, what in steps:
         if world.is_over or world.stopped:
             break
@@ -511,13 +528,14 @@ def test_nothing_may_be_received_at_the_target_that_the_source_has_not(
     steps=st.lists(st.integers(0, 2), max_size=60),
     when=st.integers(0, 60),
     what=st.sampled_from(("receive", "set state", "clear state")),
+    kept=KEPT,
 )
 @settings(max_examples=80)
 def test_a_message_that_goes_while_it_is_read_once_more_stops_the_run_or_is_at_both(
-    sources: list[Side], steps: list[int], when: int, what: str
+    sources: list[Side], steps: list[int], when: int, what: str, kept: int
 ) -> None:
     """A change at any step: what the source has all the time is at the target when it may live."""
-    world = World(sources)
+    world = World(sources, kept=kept)
     before = sources[0].copy()
     for step, index in enumerate(steps):
         if step == when and not world.is_marked:
@@ -534,6 +552,20 @@ def test_a_message_that_goes_while_it_is_read_once_more_stops_the_run_or_is_at_b
             for number, message in messages.items():
                 if number in before[place]:
                     assert same(there[place][number], message)
+
+
+@pytest.mark.parametrize(("kept", "fetched"), [(0, 2), (4, 1), (5, 0)])
+def test_the_source_is_not_read_again_for_what_was_kept(kept: int, fetched: int) -> None:
+    """Pages of three, and five messages: what there was no room for is read again."""
+    world = World([queue_of(1, 2, 3, 4, 5)], kept=kept)
+    pages = 0
+    while world.copies[0].phase is not CopyPhase.VERIFYING:
+        effect = world.next_effect(0)
+        pages += isinstance(effect, PeekPage) and world.copies[0].phase is CopyPhase.COPYING
+        world.step(0)
+    world.finish()
+    assert pages == fetched
+    assert alike(world.targets[0].messages, world.sources[0].messages)
 
 
 # -- stops
