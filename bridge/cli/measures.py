@@ -118,6 +118,11 @@ def _of_gateway(gateway: Gateway) -> Iterator[Metric]:
         "Frames and messages that have not come whole.",
         backlog.unfinished_bytes,
     )
+    yield _gauge(
+        "transacted_bytes",
+        "Operations of transactions that are not discharged.",
+        backlog.transacted.held,
+    )
 
 
 def _of_engine(namespace: RabbitNamespace) -> Iterator[Metric]:

@@ -718,7 +718,8 @@ METRICS = {
         *("deferred", "released", "renewed", "locks_expired", "expired", "second_copies"),
         *("sent_back", "activation_lateness_seconds", "loop_stall_seconds"),
         *("loop_stall_longest_seconds", "connections_unauthenticated", "connections_refused"),
-        *("connections_ended", "unconfirmed_bytes", "unfinished_bytes", "commits_unanswered"),
+        *("connections_ended", "unconfirmed_bytes", "unfinished_bytes", "transacted_bytes"),
+        "commits_unanswered",
     )
 }
 """What operators' dashboards ask for; the sample of a counter has `_total` behind it."""

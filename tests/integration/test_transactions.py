@@ -343,10 +343,33 @@ async def test_what_is_in_no_transaction_calls_nothing_of_them(door: Door) -> No
     client, transaction = door.client(), TransactionClient(door)
     await transaction.settle((await client.receive())[0], Complete())
     await transaction.commit()
+    await until(lambda: repr(door.namespace._reports) == "CarriedOutReports(0)")
     with Calls().of("/engine/transactions/", "/transaction_verbs.py") as found:
         await door.send(*map(str, range(10)))
         await door.complete(*await client.receive(10))
     assert not found
+
+
+async def test_a_plain_message_costs_no_more_calls_where_a_transaction_was(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """One sent, received and completed, beside the same at an entity that never had one."""
+    async with member(endpoint, broker.management_url, ORDERS, model.Queue(name="plain")) as door:
+        await door.send("a")
+        transaction = TransactionClient(door)
+        await transaction.settle((await door.client().receive())[0], Complete())
+        await transaction.commit()
+        await until(lambda: repr(door.namespace._reports) == "CarriedOutReports(0)")
+        counts: dict[str, list[int]] = {"orders": [], "plain": []}
+        for _ in range(20):
+            for name, found in counts.items():
+                path = EntityPath(name)
+                client = door.client(path=path)
+                with Calls().of() as calls:
+                    await door.namespace.send(path, [outgoing("b")])
+                    await door.complete(*await client.receive(), path=path)
+                found.append(calls.total())
+        assert min(counts["orders"]) <= min(counts["plain"]), counts
 
 
 async def test_a_message_for_another_entity_goes_by_way_of_the_pinned_one(

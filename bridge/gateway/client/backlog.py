@@ -10,6 +10,7 @@ from bridge.gateway.client.admission import ConnectionEnd
 from bridge.gateway.client.memory import ReleasedMemory
 from bridge.gateway.client.settings import GatewaySettings
 from bridge.machine.amqp10.faults import RESOURCE_LIMIT_EXCEEDED
+from bridge.machine.transactions.held_bytes import HeldBytes
 
 
 class Limited(Protocol):
@@ -32,17 +33,20 @@ class Backlog:
     Too many bytes unconfirmed by RabbitMQ: clients are not read from until RabbitMQ has confirmed
     some. Too many bytes unfinished: of the connections with an average share or more, the
     connection whose frame or message has been incomplete for longest is ended. Too many clients
-    that do not read: the client that stopped reading first loses its connection.
+    that do not read: the client that stopped reading first loses its connection. Too many bytes of
+    transactions: their next operation is refused.
 
     Attributes:
         waiting_bytes: bytes of messages that RabbitMQ has not confirmed, and of requests under way.
         unfinished_bytes: bytes of incomplete frames and messages.
+        transacted: bytes of operations of transactions that are not discharged.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
         self.waiting_bytes = 0
         self.unfinished_bytes = 0
+        self.transacted = HeldBytes(settings.transacted_bytes_max)
         self._held: dict[UnconfirmedBytes, None] = {}
         self._unfinished: dict[Limited, int] = {}
         self._unread: dict[Limited, None] = {}

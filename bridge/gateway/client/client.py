@@ -15,6 +15,7 @@ from bridge.gateway.client.settings import GatewaySettings
 from bridge.gateway.client.work import Work
 from bridge.machine.amqp10.known_requests import KnownRequests
 from bridge.machine.amqp10.link import IncomingLink, OutgoingLink
+from bridge.machine.transactions.held_bytes import HeldBytes
 from bridge.model.claims import Claims
 from bridge.model.errors import EntityNotFound, ServiceBusError
 from bridge.topology.shards import SessionKey
@@ -60,6 +61,7 @@ class Client(Protocol):
         sessions: the Service Bus sessions that the client holds, by entity key and session key.
         starved: receiving links that wait for the client to read.
         is_leaving: the client gets no more messages and sessions; see `Departures`.
+        transacted: the bytes of all clients' transactions.
         transactions: the client's transactions; `None` before its first coordinator.
     """
 
@@ -76,6 +78,7 @@ class Client(Protocol):
     sessions: dict[tuple[str, SessionKey], SessionHolder]
     starved: dict[Starved, None]
     is_leaving: bool
+    transacted: HeldBytes
     transactions: ConnectionTransactions | None
 
     @property

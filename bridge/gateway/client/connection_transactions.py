@@ -121,7 +121,7 @@ class ConnectionTransactions:
     def __init__(self, client: Client, verbs: TransactionVerbs) -> None:
         self._client = client
         self._verbs = verbs
-        self._machine = Transactions(verbs.bytes_max)
+        self._machine = Transactions(verbs.bytes_max, of_all=client.transacted)
         self._sessions: set[AmqpSession] = set()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None

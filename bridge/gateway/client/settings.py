@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bridge.machine.amqp10.limits import Limits
+from bridge.machine.transactions.limits import ALL_HELD_BYTES_MAX
 from bridge.wire.own_operations import CONTAINER_ID
 
 MECHANISMS = ("MSSBCBS", "ANONYMOUS", "PLAIN", "EXTERNAL")
@@ -34,6 +35,8 @@ class GatewaySettings:
             which the client is not read from.
         waiting_bytes_max: unconfirmed bytes of all clients together.
         unfinished_bytes_max: bytes of incomplete frames and messages, on all connections.
+        transacted_bytes_max: bytes of all operations of transactions that are not discharged, on
+            all connections.
         unfinished_s: time for the rest of an incomplete frame or message.
         unread_s: how long a client may leave its output unread, once the output fills its buffers.
         unread_max: clients that may leave their output unread at a time.
@@ -60,6 +63,7 @@ class GatewaySettings:
     input_bytes_high: int = 16_777_216
     waiting_bytes_max: int = 268_435_456
     unfinished_bytes_max: int = 268_435_456
+    transacted_bytes_max: int = ALL_HELD_BYTES_MAX
     unfinished_s: float = 60.0
     unread_s: float = 120.0
     unread_max: int = 256

@@ -77,6 +77,7 @@ class ClientConnection(ConnectionReader):
         self.starved: dict[Starved, None] = {}
         self.is_leaving = False
         self.transactions: ConnectionTransactions | None = None
+        self.transacted = connections.backlog.transacted
         self.log = ClientLog(self._timers)
         self.work = Work(self._loop, self._on_failed)
         self._endpoint = AmqpEndpoint(

@@ -16,5 +16,8 @@ OPEN_MAX: Final = 1_000
 HELD_BYTES_MAX: Final = 67_108_864
 """Bytes of all operations of one connection that wait for their discharge."""
 
+ALL_HELD_BYTES_MAX: Final = 268_435_456
+"""The same of all connections together."""
+
 OPERATION_BYTES: Final = 256
 """What an operation takes beside its content, in memory and in the commit."""

@@ -73,6 +73,14 @@ def too_much_held(most_bytes: int) -> ServiceBusError:
     )
 
 
+def too_much_held_together(most_bytes: int) -> ServiceBusError:
+    """Return the refusal of an operation while the transactions of all clients are too large."""
+    return QuotaExceeded(
+        f"The transactions of all connections of the bridge hold {most_bytes} bytes together, and "
+        "have room for no more. Try again when some are discharged."
+    )
+
+
 def too_many_transactions(most: int) -> ServiceBusError:
     """Return the refusal of a declare beyond the most transactions of a connection."""
     return QuotaExceeded(

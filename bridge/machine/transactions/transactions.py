@@ -30,6 +30,7 @@ from bridge.machine.transactions.effects import (
     TransactionEffect,
     Unpin,
 )
+from bridge.machine.transactions.held_bytes import HeldBytes
 from bridge.machine.transactions.limits import (
     HELD_BYTES_MAX,
     MESSAGES_MAX,
@@ -53,6 +54,7 @@ class Transactions:
         messages_max: see `MESSAGES_MAX`.
         open_max: see `OPEN_MAX`.
         held_bytes_max: see `HELD_BYTES_MAX`.
+        of_all: what all connections hold together; `None`: there is no other connection.
 
     Attributes:
         sessions: the sessions of the connection, as far as transactions depend on them.
@@ -67,14 +69,14 @@ class Transactions:
         messages_max: int = MESSAGES_MAX,
         open_max: int = OPEN_MAX,
         held_bytes_max: int = HELD_BYTES_MAX,
+        of_all: HeldBytes | None = None,
     ) -> None:
         self.due: list[TransactionEffect] = []
         self._bytes_max = bytes_max
         self._timeout_ms = timeout_ms
         self._messages_max = messages_max
         self._open_max = open_max
-        self._held_bytes_max = held_bytes_max
-        self._held_bytes = 0
+        self._held = HeldBytes(held_bytes_max, of_all)
         self._open: dict[bytes, Transaction] = {}
         self._begun: dict[bytes, Transaction] = {}  # those with operations, the first to end first
         self._asked: dict[bytes, Transaction] = {}
@@ -83,7 +85,7 @@ class Transactions:
     @property
     def held_bytes(self) -> int:
         """The bytes of all operations that wait for the end of their transactions."""
-        return self._held_bytes
+        return self._held.held
 
     def __len__(self) -> int:
         """Return how many transactions are not discharged, or not answered yet."""
@@ -186,7 +188,7 @@ class Transactions:
         size_bytes = operation.size_bytes + OPERATION_BYTES
         transaction.message_count += operation.message_count
         transaction.size_bytes += size_bytes
-        self._held_bytes += size_bytes
+        self._held.change(size_bytes)
         operation.transaction = transaction
         transaction.operations.append(operation)
         transaction.pending.add(operation)
@@ -218,9 +220,7 @@ class Transactions:
         size_bytes = transaction.size_bytes + more_bytes
         if more_bytes > 0 and size_bytes > self._bytes_max:
             return refusals.too_large(size_bytes, self._bytes_max)
-        if more_bytes > 0 and self._held_bytes + more_bytes > self._held_bytes_max:
-            return refusals.too_much_held(self._held_bytes_max)
-        return None
+        return self._held.refusal_of(more_bytes)
 
     def enlisted(
         self,
@@ -273,7 +273,7 @@ class Transactions:
             operation.message_count += more_messages
             transaction.size_bytes += more_bytes
             transaction.message_count += more_messages
-            self._held_bytes += more_bytes
+            self._held.change(more_bytes)
         return refused
 
     def _refuse_checked(
@@ -315,7 +315,7 @@ class Transactions:
             error: the reason, unless it was accepted.
         """
         transaction = self._asked.pop(txn_id)
-        self._held_bytes -= transaction.size_bytes
+        self._held.change(-transaction.size_bytes)
         coordinator = transaction.coordinator
         transaction.is_over = True
         if coordinator is None:
@@ -384,7 +384,7 @@ class Transactions:
         if transaction.is_over:
             return
         transaction.is_over = True
-        self._held_bytes -= transaction.size_bytes
+        self._held.change(-transaction.size_bytes)
         self._unpin(transaction)
 
     def _unpin(self, transaction: Transaction) -> None:
@@ -397,4 +397,4 @@ class Transactions:
         transaction.operations.remove(operation)
         size_bytes = operation.size_bytes + OPERATION_BYTES
         transaction.size_bytes -= size_bytes
-        self._held_bytes -= size_bytes
+        self._held.change(-size_bytes)

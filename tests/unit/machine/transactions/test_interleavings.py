@@ -23,6 +23,7 @@ from bridge.machine.transactions.effects import (
     TransactionEffect,
     Unpin,
 )
+from bridge.machine.transactions.held_bytes import HeldBytes
 from bridge.machine.transactions.limits import OPERATION_BYTES, TIMEOUT_MS
 from bridge.machine.transactions.operations import PINNING, TransactedOperation, TransactedVerb
 from bridge.machine.transactions.transactions import Transactions
@@ -85,7 +86,11 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.machine = Transactions(3_000, messages_max=6, open_max=6, held_bytes_max=6_000)
+        self.others = HeldBytes(9_000)
+        self.others.change(3_500)  # of another connection
+        self.machine = Transactions(
+            3_000, messages_max=6, open_max=6, held_bytes_max=6_000, of_all=self.others
+        )
         self.now_ms = 1_000
         self.fates: dict[TransactedOperation, Fate] = {}
         self.told: dict[bytes, Told] = {}
@@ -378,6 +383,11 @@ class TransactionsMachine(RuleBasedStateMachine):
             if asked.verb is not RENEW and fate.asked:
                 kinds.setdefault(fate.txn_id, set()).add(fate.carried_out)
         assert all(len(each) == 1 for each in kinds.values()), "halves"
+
+    @invariant()
+    def all_connections_hold_what_each_does(self) -> None:
+        """And no more than they may."""
+        assert self.others.held == 3_500 + self.machine.held_bytes <= 9_000
 
     @invariant()
     def what_has_ended_is_forgotten(self) -> None:
