@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -353,14 +354,18 @@ async def test_what_is_in_no_transaction_calls_nothing_of_them(door: Door) -> No
 async def test_a_plain_message_costs_no_more_calls_where_a_transaction_was(
     endpoint: Endpoint, broker: Broker
 ) -> None:
-    """One sent, received and completed, beside the same at an entity that never had one."""
+    """One sent, received and completed, beside the same at an entity that never had one.
+
+    Timers, and what comes in one turn, change the counts: so each function, at its fewest calls
+    there, is called no more often than at its most here.
+    """
     async with member(endpoint, broker.management_url, ORDERS, model.Queue(name="plain")) as door:
         await door.send("a")
         transaction = TransactionClient(door)
         await transaction.settle((await door.client().receive())[0], Complete())
         await transaction.commit()
         await until(lambda: repr(door.namespace._reports) == "CarriedOutReports(0)")
-        counts: dict[str, list[int]] = {"orders": [], "plain": []}
+        counts: dict[str, list[Counter[str]]] = {"orders": [], "plain": []}
         for _ in range(20):
             for name, found in counts.items():
                 path = EntityPath(name)
@@ -368,8 +373,13 @@ async def test_a_plain_message_costs_no_more_calls_where_a_transaction_was(
                 with Calls().of() as calls:
                     await door.namespace.send(path, [outgoing("b")])
                     await door.complete(*await client.receive(), path=path)
-                found.append(calls.total())
-        assert min(counts["orders"]) <= min(counts["plain"]), counts
+                found.append(calls)
+        functions = set().union(*counts["orders"])
+        fewest = {one: min(each[one] for each in counts["orders"]) for one in functions}
+        most = {one: max(each[one] for each in counts["plain"]) for one in functions}
+        assert not {one for one in functions if fewest[one] > most[one]}
+        totals = {name: sorted(each.total() for each in found) for name, found in counts.items()}
+        assert totals["orders"][0] <= totals["plain"][len(totals["plain"]) // 2], totals
 
 
 async def test_a_message_for_another_entity_goes_by_way_of_the_pinned_one(
