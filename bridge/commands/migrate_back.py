@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,11 @@ from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command, add_yes
 
 if TYPE_CHECKING:
+    from bridge.commands.migration_lease import MigrationLease
     from bridge.commands.migration_returns import EntityReturns
-    from bridge.model import entity as model
     from bridge.operations.migration.last_copied import LastCopied
     from bridge.operations.migration.plan import MigrationSide
+    from bridge.operations.migration.return_choice import ReturnChoice
 
 
 def register(verbs: Commands) -> None:
@@ -76,33 +77,61 @@ class _WayBack:
     def __init__(
         self, arguments: argparse.Namespace, output: Output, sides: ConnectedSides
     ) -> None:
+        from bridge.commands.migration_record import CopyRecord
+
         self._arguments = arguments
         self._output = output
         self._sides = sides
         self._source, self._target = sides.source, sides.target
         self._at_source, self._at_target = sides.at_source, sides.at_target
+        self._record = CopyRecord(self._at_target, sides.to_target, sides.run)
 
     async def run(self, asked: asyncio.Event) -> int:
         """Return the exit code."""
+        from bridge.commands.migration_lease import MigrationLease
+
         if unfit := unfit_as_target(self._target.name, await self._sides.to_target.server_id()):
             raise WrongInput(unfit)
+        async with MigrationLease(self._sides, self._output, asked) as lease:
+            return await self._run(lease, asked)
+
+    async def _run(self, lease: MigrationLease, asked: asyncio.Event) -> int:
+        from bridge.operations.migration.return_choice import choose
+
         await self._check_ended()
         here, meant, made = await self._read_source()
-        there, created = await self._sides.read_target(self._output, here, meant)
-        units = self._units(here, there, meant)
-        copied = await self._copied(units, meant, created, made)
-        returns = await self._returns(units, meant, copied)
+        there, created = await self._read_target(here, meant)
+        recorded = await self._record.read()
+        choice = choose(here, there, meant, recorded, created, made)
+        returns = await self._returns(choice, meant, recorded)
         try:
             await returns.close_returned()
+            self._output.say_some("stays", choice.refused)
             if not returns.count:
-                return ExitCode.DONE
+                return self._none_comes(choice)
             if not await self._still(here, there, meant, asked):
                 return self._stopped()
-            return await self._bring_back(returns, asked)
+            return await self._bring_back(returns, lease, asked)
         finally:
             await returns.close()
 
-    async def _bring_back(self, returns: EntityReturns, asked: asyncio.Event) -> int:
+    def _none_comes(self, choice: ReturnChoice) -> int:
+        """Return the exit code when nothing is to come back.
+
+        Raises:
+            CommandError: none of the entities has come back before, either.
+        """
+        if not choice.returned:
+            raise CommandError(
+                "Nothing was changed: name the entities that `busbridge migrate run` has copied, "
+                f"and that {self._target.name} still has. What another one lacks there was not "
+                "settled there."
+            )
+        return ExitCode.DIFFERENCES if choice.is_in_part else ExitCode.DONE
+
+    async def _bring_back(
+        self, returns: EntityReturns, lease: MigrationLease, asked: asyncio.Event
+    ) -> int:
         from bridge.remote.errors import RemoteError
 
         try:
@@ -118,12 +147,19 @@ class _WayBack:
                     "--leave-new."
                 )
                 return ExitCode.DIFFERENCES
+            if self._arguments.returns and returns.choice.stranded:
+                returns.write_left()
+                raise CommandError(
+                    f"Nothing was changed: what {self._target.name} alone has cannot be brought to "
+                    f"{self._source.name}: receive it first, or give --leave-new."
+                )
             returns.write_plan()
             self._output.confirm(returns.question(self._source.name, self._target.name))
         except (CommandError, RemoteError):
             with suppress(RemoteError):
                 await returns.release()
             raise
+        await lease.check()  # who was asked may have taken long
         if not await returns.settle(asked):
             return self._stopped()
         returns.write()
@@ -150,50 +186,11 @@ class _WayBack:
         """Return the source, the paths that are meant, and when each was made, in lower case."""
         return await self._sides.read_source(self._output, self._arguments.entity, "comes back")
 
-    async def _copied(
-        self,
-        units: Sequence[model.Queue | model.Topic],
-        meant: set[str],
-        created: Mapping[str, str],
-        made_at_source: Mapping[str, str],
-    ) -> Mapping[str, LastCopied]:
-        """Return what a run has copied, by the path in lower case.
-
-        What has come back before, and is disabled at the target, needs none.
-
-        Raises:
-            CommandError: an entity of a side is not the one that a run has copied.
-        """
-        from bridge.commands.migration_record import CopyRecord
-        from bridge.operations.migration.last_copied import not_copied
-
-        record = CopyRecord(self._at_target, self._sides.to_target, self._sides.run)
-        recorded = await record.read()
-        paths = {
-            path
-            for unit in units
-            if unit.status.value != "Disabled"
-            for path in _paths(unit)
-            if path in meant
-        }
-        if told := not_copied(paths, recorded, created, made_at_source):
-            self._output.say_some("not copied", told)
-            raise CommandError(
-                "Nothing was changed: name the entities that `busbridge migrate run` has copied, "
-                f"and that {self._target.name} still has. What another one lacks there was not "
-                "settled there."
-            )
-        return {path: copied for path, (copied, _) in recorded.items()}
-
-    def _units(
-        self, here: MigrationSide, there: MigrationSide, meant: set[str]
-    ) -> list[model.Queue | model.Topic]:
-        """Return the target's queues and topics that are meant, and say which it has not."""
-        ours, theirs = here.by_path(), there.by_path()
-        not_there = [ours[path].path for path in sorted(meant) if path not in theirs]
-        self._output.say_some("not at the target", not_there)
-        every: list[model.Queue | model.Topic] = [*there.namespace.queues, *there.namespace.topics]
-        return [each for each in every if each.path.lower() in meant]
+    async def _read_target(
+        self, here: MigrationSide, meant: set[str]
+    ) -> tuple[MigrationSide, Mapping[str, str]]:
+        """Return the target, with what it alone has, and when each entity was made, likewise."""
+        return await self._sides.read_target(self._output, here, meant, self._arguments.entity)
 
     async def _still(
         self, here: MigrationSide, there: MigrationSide, meant: set[str], asked: asyncio.Event
@@ -210,8 +207,9 @@ class _WayBack:
         if asked.is_set():
             return False
         after, _, _ = await self._read_source()
-        after_there, _ = await self._sides.read_target(self._output, here, meant)
+        after_there, _ = await self._read_target(here, meant)
         changed = False
+        meant = meant | set(after_there.by_path())
         for what, before, now in (("source", here, after), ("target", there, after_there)):
             found = source_watch.changes(before, now, meant)
             self._output.say_some(what, found)
@@ -222,9 +220,9 @@ class _WayBack:
 
     async def _returns(
         self,
-        units: Sequence[model.Queue | model.Topic],
+        choice: ReturnChoice,
         meant: set[str],
-        copied: Mapping[str, LastCopied],
+        recorded: Mapping[str, tuple[LastCopied, int]],
     ) -> EntityReturns:
         from bridge.commands.migration_copying import places_of
         from bridge.commands.migration_returning import ReturnSides, RunningReturn
@@ -236,11 +234,13 @@ class _WayBack:
             target=self._sides.to_target,
             at_source=self._at_source,
             at_target=self._at_target,
+            record=self._record,
             run=back_name(self._source),
             target_name=self._target.address.namespace,
         )
-        returns = EntityReturns(self._output)
-        for unit in units:
+        copied = {path: each for path, (each, _) in recorded.items()}
+        returns = EntityReturns(self._output, choice)
+        for unit in (*choice.returned, *choice.coming):
             made = (await self._at_target.find(unit.path)).time("CreatedAt") or ""
             rules = ReturnRules(
                 target=f"{self._target.address.namespace.lower()}/{made}",
@@ -251,10 +251,3 @@ class _WayBack:
             back = EntityReturn(places, rules)
             returns.add(RunningReturn(sides, unit, back, places, returns.progress))
         return returns
-
-
-def _paths(unit: model.Queue | model.Topic) -> Iterator[str]:
-    """Yield the path of a queue, or of a topic and its subscriptions, in lower case."""
-    yield unit.path.lower()
-    for each in getattr(unit, "subscriptions", ()):
-        yield each.path.lower()

@@ -90,16 +90,16 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 def _meant(kinds: Sequence[dict[str, str]], patterns: Sequence[str]) -> dict[str, bool]:
     """Return the paths that are meant, of both sides, each with whether it is a topic at one.
 
-    What a run leaves at its target to say what it has copied is none of them.
+    The queues that a migration makes for itself are none of them.
     """
     from bridge.commands.migration_sides import chosen
-    from bridge.operations.migration.run_mark import RECORD_PREFIX
+    from bridge.operations.migration.run_mark import OWN_PREFIX
 
     spelled = {
         path.lower(): path
         for each in reversed(kinds)
         for path in each
-        if not path.lower().startswith(RECORD_PREFIX)
+        if not path.lower().startswith(OWN_PREFIX)
     }
     topics = {path.lower() for each in kinds for path, kind in each.items() if kind == "Topic"}
     return {

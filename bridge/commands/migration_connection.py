@@ -88,15 +88,26 @@ class ConnectedSides:
         return side, meant, reading.created
 
     async def read_target(
-        self, output: Output, here: MigrationSide, meant: set[str]
+        self, output: Output, here: MigrationSide, meant: set[str], patterns: Sequence[str] = ()
     ) -> tuple[MigrationSide, dict[str, str]]:
-        """Return what the target has of the paths that are meant, and when each was made."""
-        from bridge.commands.migration_sides import SideReading
+        """Return what the target has of the paths that are meant, and when each was made.
+
+        Args:
+            patterns: queues and topics that are read, too, as '*'.
+        """
+        from bridge.commands.migration_sides import SideReading, chosen
+        from bridge.operations.migration.run_mark import OWN_PREFIX
 
         names = names_at_target(here, meant)
+
+        def is_wanted(name: str) -> bool:
+            is_own = name.lower().startswith(OWN_PREFIX)
+            is_chosen = bool(patterns) and not is_own and bool(chosen((name,), patterns))
+            return is_chosen or name.lower() in names
+
         with output.progress(None, "reading definitions") as progress:
             reading = SideReading(self.at_target, progress)
-            return await reading.side(lambda name: name.lower() in names), reading.created
+            return await reading.side(is_wanted), reading.created
 
 
 def run_name(source: NamespaceLogin) -> str:

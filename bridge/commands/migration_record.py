@@ -8,7 +8,12 @@ from dataclasses import replace
 from typing import Final
 
 from bridge.model.properties import EntityKind
-from bridge.operations.migration.last_copied import CopiedStates, LastCopied, states_in_parts
+from bridge.operations.migration.last_copied import (
+    CopiedStates,
+    LastCopied,
+    ReturnedEntity,
+    states_in_parts,
+)
 from bridge.operations.migration.run_mark import RECORD_PREFIX
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.entity import entity_node
@@ -26,8 +31,8 @@ PAGE: Final = 250
 class CopyRecord:
     """The queue that says what the runs of one source have copied to a target.
 
-    Each message of it is of one entity. The last one with its numbers counts, and those with its
-    states that stand behind it.
+    Each message of it is of one entity. The last one with its numbers counts, and what stands
+    behind it: its states, and that it has come back.
 
     Args:
         administration, namespace: the target's.
@@ -43,9 +48,16 @@ class CopyRecord:
 
     async def write(self, copied: Sequence[LastCopied]) -> None:
         """Say what was copied; said twice it is the same. Raises RemoteError."""
-        await self._namespace.patience.repeat(lambda: self._write(copied), is_repeatable=True)
+        said: list[LastCopied | CopiedStates | ReturnedEntity] = [*copied]
+        said += [part for each in copied for part in states_in_parts(each)]
+        await self._namespace.patience.repeat(lambda: self._write(said), is_repeatable=True)
 
-    async def _write(self, copied: Sequence[LastCopied]) -> None:
+    async def write_returned(self, paths: Sequence[str]) -> None:
+        """Say that entities have come back; said twice it is the same. Raises RemoteError."""
+        said = [ReturnedEntity(each) for each in paths]
+        await self._namespace.patience.repeat(lambda: self._write(said), is_repeatable=True)
+
+    async def _write(self, said: Sequence[LastCopied | CopiedStates | ReturnedEntity]) -> None:
         try:
             node = entity_node(EntityKind.QUEUE, {})
             await self._administration.create("Queue", node, self.name)
@@ -53,8 +65,6 @@ class CopyRecord:
             if error.condition != "com.microsoft:entity-already-exists":
                 raise
         sender = await self._namespace.sender(self.name)
-        said: list[LastCopied | CopiedStates] = [*copied]
-        said += [part for each in copied for part in states_in_parts(each)]
         for batch in _batches([RemoteMessage.of(data=each.encode()) for each in said]):
             await sender.send(batch)
         await sender.close()
@@ -79,6 +89,11 @@ class CopyRecord:
                             copied, said_ms = found[path]
                             states = copied.states | part.digests
                             found[path] = replace(copied, states=states), said_ms
+                    elif (note := ReturnedEntity.decode(each.data)) is not None:
+                        path = note.path.lower()
+                        if path in found:
+                            copied, said_ms = found[path]
+                            found[path] = replace(copied, is_returned=True), said_ms
         await management.close()
         return found
 

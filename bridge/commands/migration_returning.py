@@ -11,10 +11,12 @@ from typing import Final
 
 from bridge.commands.errors import sentence_of
 from bridge.commands.migration_peeking import SESSIONS_PAGE
+from bridge.commands.migration_record import CopyRecord
+from bridge.commands.migration_state_copying import target_states
 from bridge.commands.output import Progress
 from bridge.commands.return_settling import SUBSCRIPTIONS, Bringing, settle
 from bridge.model import entity as model
-from bridge.model.session_id import fold
+from bridge.model.session_id import FoldedId, fold
 from bridge.operations.migration.copy_effects import (
     CancelAtSource,
     CopyAnswer,
@@ -40,6 +42,7 @@ from bridge.operations.migration.return_effects import (
     SettleAtSource,
     return_message,
 )
+from bridge.operations.migration.session_states import set_behind
 from bridge.operations.migration.state_counts import told
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.errors import RemoteError, RemoteNotFound
@@ -59,6 +62,7 @@ class ReturnSides:
 
     Attributes:
         at_source, at_target: their administration.
+        record: what says of each entity that it has come back.
         run: the name of the run, which holds the target's entities.
         target_name: the target's name, for the identity of what is sent.
     """
@@ -67,6 +71,7 @@ class ReturnSides:
     target: RemoteNamespace
     at_source: RemoteAdministration
     at_target: RemoteAdministration
+    record: CopyRecord
     run: str
     target_name: str
 
@@ -96,7 +101,7 @@ class RunningReturn:
         self._progress = progress
         self._steps = back.steps()
         self._effect: ReturnEffect | None = next(self._steps)
-        self._states: dict[str, dict[str, tuple[str, bytes | None]]] = {}
+        self._states: dict[str, dict[FoldedId, tuple[str, bytes | None]]] = {}
         self._bringing: dict[int, Bringing] = {}
         self._held_s = 0.0
 
@@ -135,7 +140,7 @@ class RunningReturn:
     async def close_target(self) -> None:
         """Disable the target's entity, its subscriptions behind it, and end its hold.
 
-        Done again it changes nothing. A queue or topic that is disabled has come back.
+        Done again it changes nothing.
         """
         administration = self._sides.at_target
         for path in reversed(self._held):
@@ -182,6 +187,7 @@ class RunningReturn:
             case BringToSource(place, messages):
                 return await self._bring(place, messages)
             case CloseTarget():
+                await self._sides.record.write_returned(self._held)
                 await self.close_target()
         return CopyDone()
 
@@ -198,10 +204,17 @@ class RunningReturn:
         for path in self._held:
             await self._sides.target.management_of(path).hold(self._sides.run)
         self._held_s = time.monotonic()
+        for path, states in self._states.items():
+            held = await target_states(self._sides.target, path, self._sides.run)
+            if (session_id := set_behind(states, held.digests)) is not None:
+                return CopyRefused(
+                    f"session {session_id!r} at the target: its state was set while the entity was "
+                    "read: stop what receives there, and begin again."
+                )
         return CopyDone()
 
     async def _read_states(self, path: str) -> CopyRefused | None:
-        found: dict[str, tuple[str, bytes | None]] = {}
+        found: dict[FoldedId, tuple[str, bytes | None]] = {}
         for session_id in await _sessions(self._sides.target, path):
             try:
                 session = await self._sides.target.session_receiver(

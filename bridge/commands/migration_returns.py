@@ -11,8 +11,8 @@ from bridge.commands.migration_copies import together
 from bridge.commands.migration_copying import TOGETHER
 from bridge.commands.migration_returning import RunningReturn
 from bridge.commands.output import Output, Progress
-from bridge.model import entity as model
 from bridge.operations.migration.copy_effects import CopyStopped
+from bridge.operations.migration.return_choice import ReturnChoice
 from bridge.operations.migration.return_difference import NamedNumbers, SeriesDifference
 from bridge.operations.migration.return_effects import SettledAs
 
@@ -25,10 +25,15 @@ _LEFT: Final = (
 
 
 class EntityReturns:
-    """The ways back of all entities: all are looked at before any is changed."""
+    """The ways back of all entities: all are looked at before any is changed.
 
-    def __init__(self, output: Output) -> None:
+    Attributes:
+        choice: which entities come back, and which do not.
+    """
+
+    def __init__(self, output: Output, choice: ReturnChoice) -> None:
         self._output = output
+        self.choice = choice
         self._returns: list[RunningReturn] = []
         self._gate = asyncio.Semaphore(TOGETHER)
         self._progress = Progress(None)
@@ -43,13 +48,11 @@ class EntityReturns:
         return len(self._returns)
 
     async def close_returned(self) -> None:
-        """Leave out what has come back before: the target has it disabled.
+        """Leave out what has come back before.
 
-        A command that was killed may have left its subscriptions open, and held.
+        A command that was killed may have left it open at the target, and held.
         """
-        returned = [
-            each for each in self._returns if each.entity.status is model.EntityStatus.DISABLED
-        ]
+        returned = [each for each in self._returns if each.entity in self.choice.returned]
         for each in returned:
             await each.close_target()
             self._output.say(
@@ -117,12 +120,14 @@ class EntityReturns:
     @property
     def new(self) -> int:
         """How many messages the target has taken as new, and are not to be returned."""
-        return sum(found.new.count for _, found in self._found)
+        new = sum(found.new.count for _, found in self._found)
+        return new + sum(self.choice.stranded.values())
 
     @property
     def is_left(self) -> bool:
         """Whether messages are not at the source as they are at the target."""
-        return any(getattr(found, name).count for _, found in self._found for name, _ in _LEFT)
+        left = any(getattr(found, name).count for _, found in self._found for name, _ in _LEFT)
+        return left or self.choice.is_in_part
 
     def write_plan(self) -> None:
         """Say what is to be done with each queue and subscription."""
@@ -147,6 +152,8 @@ class EntityReturns:
 
     def write_left(self) -> None:
         """Say what is not at the source as it is at the target."""
+        for path, count in sorted(self.choice.stranded.items()):
+            self._output.say(f"{path}: the target alone has it: {count:,} messages stay there")
         for path, found in self._found:
             for name, text in _LEFT:
                 named: NamedNumbers = getattr(found, name)
@@ -171,9 +178,14 @@ class EntityReturns:
             }
             for each in self._returns
         ]
+        none = dict.fromkeys(rows[0], 0)
+        rows += [
+            {**none, "part": "entity", "entity": path, "new": count}
+            for path, count in sorted(self.choice.stranded.items())
+        ]
         self._output.table(rows, [name for name in rows[0] if name != "part"])
         numbers = [
-            {"part": "number", "entity": path, "was": str(was), "sequence_number": str(number)}
+            {"part": "number", "entity": path, "was": was, "sequence_number": number}
             for path, found in self._found
             for was, number in found.numbers
         ]

@@ -84,8 +84,9 @@ def test_an_entity_that_has_come_back_is_not_emptied(
     eventually(lambda: len(snapshot(source, "back")["back"]) == 1, "it is there")
     assert migrate("run", "back").code == 0
     assert migrate("back", "back").code == 0
+    assert main(["update", "queue", "back", "-n", "there", "--status", "Active"]) == 0
     said = migrate.finish("back")
-    assert (said.code, "back is disabled at the target" in said.err) == (1, True)
+    assert (said.code, "back: it has come back to the source" in said.err) == (1, True)
     assert "Nothing was removed" in said.err
     assert len(snapshot(source, "back")["back"]) == 1
 

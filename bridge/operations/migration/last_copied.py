@@ -26,11 +26,13 @@ class LastCopied:
         path: a queue, a subscription, or a topic for its scheduled messages.
         lasts: of each partition the last number; of an entity without partitions, of partition 0.
         states: of the states of sessions that were copied the digests, by `state_digest`.
+        is_returned: it has come back to the source since, which goes on with its messages.
     """
 
     path: str
     lasts: Mapping[int, int]
     states: frozenset[bytes] = frozenset()
+    is_returned: bool = False
 
     @classmethod
     def of(cls, path: str, numbers: Iterable[int]) -> LastCopied:
@@ -84,6 +86,25 @@ class CopiedStates:
             found = json.loads(raw)
             return cls(str(found["path"]), frozenset(map(bytes.fromhex, found["states"])))
         except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnedEntity:
+    """The note that an entity has come back to the source."""
+
+    path: str
+
+    def encode(self) -> bytes:
+        """Return it as JSON."""
+        return json.dumps({"returned": self.path}).encode()
+
+    @classmethod
+    def decode(cls, raw: bytes) -> ReturnedEntity | None:
+        """Return what `encode` has written; `None`: it is something else."""
+        try:
+            return cls(str(json.loads(raw)["returned"]))
+        except (ValueError, KeyError, TypeError):
             return None
 
 
@@ -150,6 +171,8 @@ def not_copied(
         source_ms = made_ms(made_at_source.get(path))
         if path not in recorded:
             told.append(f"{path}: no run that has come to its end has copied it.")
+        elif recorded[path][0].is_returned:
+            told.append(f"{path}: it has come back to the source, by `busbridge migrate back`.")
         elif path not in created:
             told.append(f"{path}: it is not at the target.")
         elif seen_ms is not None and seen_ms > recorded[path][1]:

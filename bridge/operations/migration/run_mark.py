@@ -11,6 +11,12 @@ from typing import Final
 CLOCKS_MS: Final = 5_000
 """How much later than the mark an entity may seem to be made: bridges have clocks of their own."""
 
+OWN_PREFIX: Final = "busbridge-migrat"
+"""How the names begin of all queues that a migration makes at its target for itself."""
+
+LEASE_PREFIX: Final = "busbridge-migrating-"
+"""How the name begins of the one that keeps two commands from working at once."""
+
 RECORD_PREFIX: Final = "busbridge-migrated-"
 """How the name begins of the target's queue that says what was copied."""
 

@@ -6,7 +6,7 @@ bytes each.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -176,6 +176,27 @@ class StateCopy:
             f"{self._path}: the state of session {session_id!r} {what} at the source: stop what "
             "receives there, and begin again."
         )
+
+
+def set_behind(
+    read: Mapping[FoldedId, tuple[str, bytes | None]], held: Mapping[str, bytes]
+) -> str | None:
+    """Return a session whose state was set between its reading and the hold of its entity.
+
+    Args:
+        read: sessions as they are spelled, each with its state; `None` or empty: it had none.
+        held: the SHA-256 of all states of the held entity, by session.
+    """
+    had = {
+        key: (session_id, sha256(state).digest())
+        for key, (session_id, state) in read.items()
+        if state
+    }
+    has = {fold(session_id): (session_id, digest) for session_id, digest in held.items()}
+    for key, (session_id, _) in {**had, **has}.items():
+        if key not in had or key not in has or had[key][1] != has[key][1]:
+            return session_id
+    return None
 
 
 def own_state(path: str, session_id: str) -> CopyStopped:

@@ -13,6 +13,7 @@ from bridge.operations.migration.last_copied import (
     STATES_PART,
     CopiedStates,
     LastCopied,
+    ReturnedEntity,
     last_copied,
     not_copied,
     states_in_parts,
@@ -46,6 +47,16 @@ def test_a_queue_and_its_dead_letters_are_one() -> None:
 def test_what_is_no_record_says_nothing(raw: bytes) -> None:
     """Somebody may have sent it there."""
     assert LastCopied.decode(raw) is None
+    assert ReturnedEntity.decode(raw) is None
+
+
+def test_a_note_that_an_entity_has_come_back_is_neither_numbers_nor_states() -> None:
+    """Each kind of note is told from the others."""
+    raw = ReturnedEntity("q").encode()
+    assert ReturnedEntity.decode(raw) == ReturnedEntity("q")
+    assert LastCopied.decode(raw) is None
+    assert CopiedStates.decode(raw) is None
+    assert ReturnedEntity.decode(LastCopied(path="q", lasts={}).encode()) is None
 
 
 def test_what_no_run_has_copied_to_the_target_as_it_is_now_is_named() -> None:

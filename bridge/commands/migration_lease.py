@@ -1,0 +1,131 @@
+"""The lease of a migration at its target: no two of its commands work at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Self
+
+from bridge.background.tasks import Tasks
+from bridge.commands.clock import now_ms
+from bridge.commands.errors import CommandError
+from bridge.commands.output import Output
+from bridge.model.properties import EntityKind
+from bridge.operations.migration.run_mark import LEASE_PREFIX
+from bridge.relay.running.session_lock import CANNOT_BE_LOCKED, SessionLock
+from bridge.remote.entity import entity_node
+from bridge.remote.errors import RemoteError, RemoteNotFound
+from bridge.remote.session_receiver import RemoteSessionReceiver
+
+if TYPE_CHECKING:
+    from bridge.commands.migration_connection import ConnectedSides
+
+SESSION: Final = "command"
+
+LOCK: Final = "PT10S"
+
+TAKE_S: Final = 15.0
+"""For how long it is asked for: what a killed command had ends within its lock's duration."""
+
+AGAIN_S: Final = 0.5
+
+_MADE_BEFORE: Final = "com.microsoft:entity-already-exists"
+
+
+class MigrationLease:
+    """The lock of a session of an own queue at the target, renewed while the command works.
+
+    It ends with the command, however that ends, so it needs no one who cleans up behind a kill. One
+    that is lost, as the target is started again, is taken anew; where another command has taken it
+    meanwhile, this one stops.
+
+    Args:
+        asked: is set when the command has to stop.
+    """
+
+    def __init__(self, sides: ConnectedSides, output: Output, asked: asyncio.Event) -> None:
+        self._sides = sides
+        self._output = output
+        self._asked = asked
+        self._name = f"{LEASE_PREFIX}{sides.run.partition('-')[2]}"
+        self._lock: SessionLock | None = None
+        self._tasks = Tasks()
+
+    async def __aenter__(self) -> Self:
+        """Take it.
+
+        Raises:
+            CommandError: another command has it.
+            RemoteError: the target refuses, or does not answer.
+        """
+        await self._begin(TAKE_S)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Give it back, with its queue."""
+        self._tasks.cancel()
+        with suppress(RemoteError):
+            if self._lock is not None and self._lock.lease.is_held(now_ms()):
+                await self._sides.at_target.delete(self._name)
+        await self._end()
+
+    async def check(self) -> None:
+        """See that it is held, also behind a question that took long; raises as `__aenter__`."""
+        if self._lock is None or not self._lock.lease.is_held(now_ms()):
+            self._tasks.cancel()
+            await self._end()
+            await self._begin(TAKE_S)
+
+    async def _begin(self, within_s: float) -> None:
+        session = await self._taken(within_s)
+        self._lock = SessionLock(session, now_ms, lambda error: None)
+        self._tasks.start(self._watch(self._lock), name="lease of a migration")
+
+    async def _end(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with suppress(RemoteError):
+                await lock.release()
+
+    async def _taken(self, within_s: float) -> RemoteSessionReceiver:
+        end_s = time.monotonic() + within_s
+        while True:
+            try:
+                await self._make()
+                return await self._sides.to_target.session_receiver(self._name, SESSION)
+            except RemoteError as error:
+                is_another = error.condition == CANNOT_BE_LOCKED
+                is_gone = isinstance(error, RemoteNotFound)  # another one has ended meanwhile
+                if not (is_another or is_gone or error.retryable):
+                    raise
+                if time.monotonic() > end_s:
+                    if not is_another:
+                        raise
+                    raise CommandError(
+                        "Another command of this migration is at work: wait until it has ended. "
+                        "This one has changed nothing more."
+                    ) from None
+            await asyncio.sleep(AGAIN_S)
+
+    async def _make(self) -> None:
+        node = entity_node(EntityKind.QUEUE, {"LockDuration": LOCK, "RequiresSession": "true"})
+        try:
+            await self._sides.at_target.create("Queue", node, self._name)
+        except RemoteError as error:
+            if error.condition != _MADE_BEFORE:
+                raise
+
+    async def _watch(self, lock: SessionLock) -> None:
+        """Take it anew when it is lost; stop the command when that fails."""
+        from bridge.commands.migration_connection import PATIENCE_S
+
+        await lock.lost()
+        with suppress(RemoteError):
+            await lock.release()
+        try:
+            await self._begin(PATIENCE_S)
+        except (CommandError, RemoteError) as error:
+            self._lock = None
+            self._output.say(str(error))
+            self._asked.set()
