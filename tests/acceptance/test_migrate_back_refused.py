@@ -70,7 +70,10 @@ def fill(bridge: Bridge, queue: str, *texts: str) -> None:
     eventually(shows(bridge, queue, len(texts)), "all is there")
 
 
-@pytest.mark.parametrize("is_before", [True, False], ids=["before", "behind"])
+@pytest.mark.parametrize(
+    "is_before",
+    [pytest.param(True, id="before", marks=pytest.mark.long), pytest.param(False, id="behind")],
+)
 def test_a_source_that_takes_nothing_is_named_before_anything_is_changed(
     bridges: tuple[Bridge, Bridge], migrate: Migrate, is_before: bool
 ) -> None:
@@ -101,6 +104,7 @@ def test_a_source_that_takes_nothing_is_named_before_anything_is_changed(
     assert f"{queue} is disabled at the target: it has come back before" in said.err
 
 
+@pytest.mark.long
 def test_one_that_no_run_has_copied_stays_while_others_come_back(
     bridges: tuple[Bridge, Bridge], migrate: Migrate
 ) -> None:
@@ -130,6 +134,7 @@ def test_one_that_no_run_has_copied_stays_while_others_come_back(
             send(client, "many-moved", "x")
 
 
+@pytest.mark.long
 def test_what_the_target_alone_has_is_counted_and_named(
     bridges: tuple[Bridge, Bridge], migrate: Migrate
 ) -> None:
