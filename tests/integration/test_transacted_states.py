@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -331,3 +334,44 @@ async def test_a_message_keeps_its_sessions_lock_until_its_transaction_ends(
             (b"first", 1),
             (b"second", 0),
         ]
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize(
+    "point",
+    [
+        "engine.commit.begun",
+        *[f"engine.send.published:{nth}" for nth in range(1, 7)],
+        "engine.commit.decided",
+        "engine.complete.acked",
+        *[f"engine.session.acked:{nth}" for nth in range(1, 6)],
+    ],
+)
+async def test_a_killed_owner_leaves_the_state_with_all_else_or_without(
+    endpoint: Endpoint, broker: Broker, vhost: str, point: str
+) -> None:
+    """Between the decision and the state, too; or it is not killed, and all is there."""
+    async with member(endpoint, broker.management_url, ORDERS) as door:
+        await send(door, "one", "a")
+        killed = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.integration.transacting"),
+            *(broker.url_of(vhost), broker.management_url, "one"),
+            env=dict(os.environ, BUSBRIDGE_FAILPOINT=point),
+        )
+        async with asyncio.timeout(120):
+            how = await killed.wait()
+        assert how in (-signal.SIGKILL, 0)
+        assert how or ":" in point, "it was to be killed"
+        client = await SessionClient(door).accept("one")
+        (received,) = await client.receive()
+        state = await state_of(door)
+        if point in ("engine.commit.decided", "engine.complete.acked") or not how:
+            assert (state, received.record.body) == (b"new", b"new")
+        elif point == "engine.commit.begun":
+            assert (state, received.record.body) == (b"old", b"a")
+        else:
+            assert (state == b"new") is (received.record.body == b"new")
+        await client.settle(received, Complete())
+        await send(door, "one", "last")
+        (last,) = await client.receive()
+        assert last.record.body == b"last"

@@ -1,9 +1,10 @@
 """A bridge without its AMQP 1.0 door whose client transacts; in a process of its own, to be killed.
 
-    python -m tests.integration.transacting URL MANAGEMENT_URL
+    python -m tests.integration.transacting URL MANAGEMENT_URL [SESSION]
 
 The process receives a message of the queue `orders`; in one transaction it completes that, and
-sends another one. It leads no entity.
+sends another one. Of a session it also sets the state, whose owner it is, from `old` to `new`. It
+leads no entity.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from bridge.model.name import EntityPath
 from bridge.wire import commits
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
+from tests.integration.session_door import SessionClient, of_session
 
 
 @asynccontextmanager
@@ -53,6 +55,7 @@ class TransactionClient:
         self.sends: list[str] = []
         self.cancels: list[int] = []
         self.states: list[PinnedSession] = []
+        self.session_id: str | None = None
         self.identity = os.urandom(16)
 
     async def settle(
@@ -75,7 +78,11 @@ class TransactionClient:
 
     def work(self) -> TransactionWork:
         """Return what a commit carries."""
-        sends = [self.verbs.prepare(self.path, self.path, [outgoing(each)]) for each in self.sends]
+        batch = [
+            outgoing(each) if self.session_id is None else of_session(self.session_id, each)
+            for each in self.sends
+        ]
+        sends = [self.verbs.prepare(self.path, self.path, [each]) for each in batch]
         return TransactionWork(
             identity=self.identity,
             pinned=self.path,
@@ -90,12 +97,19 @@ class TransactionClient:
         await self.verbs.commit(self.work())
 
 
-async def main(url: str, management_url: str) -> None:
+async def main(url: str, management_url: str, session_id: str = "") -> None:
     """Commit a transaction."""
     async with member(parse_url(url), management_url, with_sidecar=False) as door:
         await until(lambda: bool(door.namespace.directory.namespace.queues))
         transaction = TransactionClient(door)
-        (received,) = await door.client().receive()
+        if session_id:
+            client = await SessionClient(door).accept(session_id)
+            (received,) = await client.receive()
+            await door.namespace.set_session_state(door.path, session_id, b"old")
+            await transaction.set_state(session_id, b"new")
+            transaction.session_id = session_id
+        else:
+            (received,) = await door.client().receive()
         await transaction.settle(received, Complete())
         transaction.sends = ["new"]
         await transaction.commit()
