@@ -94,6 +94,10 @@ class StatesOwner:
 class StatesUnderKills(SequencerUnderKills):
     """Pins, commits, plain changes and kills in any order."""
 
+    # What is about messages is tried elsewhere.
+    send = cancel = pass_over = make_buckets = None  # type: ignore[assignment]
+    close_connection = fail_while_it_takes_over = None  # type: ignore[assignment]
+
     def __init__(self) -> None:
         self.queue: dict[int, tuple[str, int, bytes | None]] = {}
         self.tags = 0
@@ -196,6 +200,35 @@ class StatesUnderKills(SequencerUnderKills):
         self.commits[kept.identity] = SentState(session_id, body, outcome)
         if spelt:
             self._put(kept.identity, body)
+
+    @rule(
+        session_id=st.sampled_from(SESSIONS),
+        value=st.sampled_from(VALUES),
+        steps=st.integers(0, 3),
+    )
+    def transact(self, session_id: str, value: bytes | None, steps: int) -> None:
+        """A transaction, as far as it comes."""
+        self.pin(session_id, 0)
+        for step in (
+            lambda: self.deliver_all(),
+            lambda: self.commit(session_id, value, 1),
+            lambda: self.lead(2),
+        )[:steps]:
+            step()
+
+    @rule(count=st.integers(1, 4))
+    def lead(self, count: int) -> None:
+        """The leader carries out what has come."""
+        for _ in range(count):
+            if self.next < len(self.rabbit.inbox):
+                self.arrive()
+        self.confirm_all()
+
+    @rule()
+    def deliver_all(self) -> None:
+        """RabbitMQ delivers all states to the owner."""
+        while self.owner.publishing:
+            self.deliver(9)
 
     @precondition(lambda self: self.commits)
     @rule(chance=st.randoms(use_true_random=False))

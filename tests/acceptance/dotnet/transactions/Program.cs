@@ -163,7 +163,6 @@ async Task SessionState()
     using (new TransactionScope(TransactionScopeAsyncFlowOption.Enabled))
     {
         await receiver.SetSessionStateAsync(new("never"));
-        await receiver.CompleteMessageAsync(message);
     }
     await receiver.SetSessionStateAsync(new("third"));
     Equal("third", (await receiver.GetSessionStateAsync()).ToString());
