@@ -93,7 +93,9 @@ class StoredStates:
         async with self._change(session_id):
             if not self.states.has_any(session_id):
                 await self._set(session_id, None)
-            return self.states.next_ms(session_id, now_ms())
+            below_ms = self.states.next_ms(session_id, now_ms())
+            self.states.note_followed(below_ms)
+            return below_ms
 
     async def replace(
         self, session_id: str, state: bytes | None, below_ms: int, check: Callable[[], None]
@@ -109,6 +111,7 @@ class StoredStates:
     async def follow(self, session_id: str, state: bytes | None, below_ms: int) -> None:
         """Do as `replace`, unless that was done before; raises likewise."""
         async with self._change(session_id):
+            self.states.note_followed(below_ms)
             if self.states.is_due(session_id, below_ms):
                 await self._set(session_id, state, below_ms)
 

@@ -29,6 +29,7 @@ class States:
 
     def __init__(self) -> None:
         self._states: dict[FoldedId, _State] = {}
+        self._least_ms = 0
 
     def __len__(self) -> int:
         return len(self._states)
@@ -56,7 +57,16 @@ class States:
     def next_ms(self, session_id: str, now_ms: int) -> int:
         """Return the time of a session's next state: above that of the present one."""
         state = self._states.get(fold(session_id))
-        return now_ms if state is None else max(now_ms, state.updated_ms + 1)
+        least_ms = max(now_ms, self._least_ms)
+        return least_ms if state is None else max(least_ms, state.updated_ms + 1)
+
+    def note_followed(self, below_ms: int) -> None:
+        """Give no time below this one any more, whatever the clock says.
+
+        A transaction's state is of this time or later. It may have been cleared, and its owner be
+        asked to set it once more: a bare state of an earlier time would let it.
+        """
+        self._least_ms = max(self._least_ms, below_ms)
 
     def has_any(self, session_id: str) -> bool:
         """Whether a session has a state, perhaps a bare one."""

@@ -84,3 +84,24 @@ def test_of_the_states_of_two_spellings_the_later_counts() -> None:
         assert states.arrived(*first, b"%d" % first[1], tag=1) is None
         assert states.arrived(*second, b"%d" % second[1], tag=2) is not None
         assert (states.value_of("a"), states.ids()) == (b"2", ["A"])
+
+
+def test_a_state_that_a_transaction_gave_and_that_was_cleared_is_not_due_again() -> None:
+    """Whatever was set since, and although the clock has gone back."""
+    states = States()
+    states.arrived("a", 5, None, 1)
+    below_ms = states.next_ms("a", 5)
+    assert below_ms == 6
+    states.note_followed(below_ms)
+    assert states.is_due("A", below_ms)
+    assert states.bare == ["a"]
+    assert states.ids() == []
+    assert states.arrived("a", below_ms, b"new", 2) == 1
+    assert not states.is_due("a", below_ms)
+    assert states.strip("a") is None
+    assert states.clear("a") == 2
+    assert not states.is_due("a", below_ms)
+    states.arrived("a", states.next_ms("a", 3), None, 3)
+    assert not states.is_due("a", below_ms)
+    assert states.strip("A") == 3
+    assert not states.has_any("a")

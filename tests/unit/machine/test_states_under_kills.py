@@ -177,6 +177,7 @@ class StatesUnderKills(SequencerUnderKills):
 
         def begin() -> None:
             kept.below_ms = owner.states.next_ms(session_id, self.now_ms)
+            owner.states.note_followed(kept.below_ms)
 
         if owner.states.has_any(session_id):
             begin()
@@ -349,6 +350,7 @@ class StatesUnderKills(SequencerUnderKills):
             self._arrived(tag)
         for outcome in told:
             close = self._closer(outcome)
+            self.owner.states.note_followed(outcome.below_ms)
             if self.owner.states.is_due(outcome.session_id, outcome.below_ms):
                 self._publish_state(outcome.session_id, outcome.state, close, outcome.below_ms)
             else:
