@@ -9,7 +9,7 @@ from bisect import bisect_left
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.streams.stream_reader import StreamEntry
-from bridge.engine.browse.journal_scan import STOP, JournalScan
+from bridge.engine.browse.journal_scan import NEW_MAX, STOP, JournalScan
 from bridge.machine.inbox.journal_entries import JournalEntries
 from bridge.topology import names, parts
 from bridge.wire import journal, stamp
@@ -39,6 +39,16 @@ async def write(connection: Connection) -> str:
             waits.clear()
     await asyncio.gather(*waits)
     return stream
+
+
+class _CountingScan(JournalScan):
+    """A scan that counts the entries that it has read."""
+
+    seen = 0
+
+    def see(self, entry: StreamEntry) -> int:
+        self.seen += 1
+        return super().see(entry)
 
 
 async def numbers_from(scan: JournalScan, start: int, count: int, step: int = 1) -> list[int]:
@@ -115,5 +125,36 @@ async def test_a_scan_leaps_over_gaps(broker: Broker, vhost: str) -> None:
             assert await numbers_from(scan, gap.last, 1) == [following]
         assert await numbers_from(scan, 1, len(numbers)) == numbers
         assert told == set(gaps)
+    finally:
+        await connection.close()
+
+
+async def test_the_end_is_found_again_by_few_entries(broker: Broker, vhost: str) -> None:
+    """Whether none, some or very many have come; the last chunk is not read each time."""
+    connection = await Connection.open(parse_url(broker.url_of(vhost)), name="test")
+    try:
+        stream = await write(connection)
+        scan = _CountingScan(connection, stream, None)
+        assert await scan.bounds() == (1, COUNT)
+        channel = await connection.channel()
+        await channel.publisher.confirm_select()
+        last = COUNT
+        for more in (0, 3, NEW_MAX - 1, NEW_MAX, 2_000, 0):
+            waits = []
+            for number in range(last + 1, last + more + 1):
+                properties = stamp.put(BARE, stamp.active(number, 1, stamp.NO_IDENTITY, None))
+                publish = channel.publisher.publish_confirmed
+                waits.append(publish("", stream, properties, b"x"))
+            await asyncio.gather(*waits)
+            last += more
+            scan.seen = 0
+            assert await scan.bounds() == (1, last)
+            if more < NEW_MAX:
+                assert scan.seen <= more + 1
+        again = stamp.put(BARE, stamp.active(last - 5, 1, stamp.NO_IDENTITY, None))
+        for each in (OTHER, again):  # one without a number, and one that is published once more
+            await channel.publisher.publish_confirmed("", stream, each, b"x")
+            for _ in range(2):
+                assert await scan.bounds() == (1, last)
     finally:
         await connection.close()

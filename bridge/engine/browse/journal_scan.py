@@ -26,6 +26,10 @@ FAR = 300
 TRUNCATED = 64
 """A read that begins more offsets than this behind the requested one has the oldest entry."""
 
+NEW_MAX = 16
+"""The end is looked for behind the last known entry up to so many; the last chunk may have
+thousands."""
+
 STOP = -1
 
 Take = Callable[[int, StreamEntry], int]
@@ -68,6 +72,7 @@ class JournalScan:
         self._short = OWN if reader is None else reader.short
         self._anchors = Anchors()
         self.end = -1
+        self._highest = -1
         self._has_entries = has_entries
         self._first: int | None = None
 
@@ -149,7 +154,7 @@ class JournalScan:
         except BrokerSilent:
             # The journal may have been deleted and made again: its offsets begin anew.
             self._anchors.forget()
-            self.end, self._first, self._has_entries = -1, None, True
+            self.end, self._highest, self._first, self._has_entries = -1, -1, None, True
             raise
 
     def see(self, entry: StreamEntry) -> int:
@@ -157,6 +162,7 @@ class JournalScan:
         self.end = max(self.end, entry.offset)
         number = self._number(entry)
         if number >= 0:
+            self._highest = max(self._highest, number)
             self._anchors.see(number, entry.offset)
             return number
         for gap in gaps_in(entry.properties.headers or {}, entry.body, self._short):
@@ -194,6 +200,8 @@ class JournalScan:
 
     async def _find_last(self) -> int | None:
         """Return the highest number near the journal's end."""
+        if await self._read_new():
+            return self._highest
         found: list[int] = []
 
         def take(entry: StreamEntry) -> bool:
@@ -209,6 +217,21 @@ class JournalScan:
             await self._read(at(start), take)
             step *= 8
         return max(found, default=None)
+
+    async def _read_new(self) -> bool:
+        """Read on from the last known entry; return whether that has led to the journal's end."""
+        if self._highest < 0:
+            return False
+        left = NEW_MAX + 1  # the known one, too
+
+        def take(entry: StreamEntry) -> bool:
+            nonlocal left
+            left -= 1
+            self.see(entry)
+            return not left
+
+        await self._read(at(self.end), take, prefetch=NEW_MAX + 1)
+        return left > 0
 
     async def _is_there(self, number: int) -> bool:
         """Return whether the journal still has the entry of this number, by its known offset."""
