@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from bridge.commands.migration_emptying import SourceEmptying, SourceLook
     from bridge.model import entity as model
     from bridge.operations.migration.last_copied import LastCopied
-
-NAMED_MAX: Final = 20
-"""Messages of an entity that have come since and are named."""
 
 
 def register(verbs: Commands) -> None:
@@ -87,6 +84,7 @@ class _Finish:
             output.say("Stopped. Nothing was removed.")
             return ExitCode.STOPPED
         self._check_new(looks, states)
+        output.say_some("held", [text for each in looks for text in each.held])
         total = sum(sum(each.counts.values()) for each in looks)
         sessions = sum(len(each.sessions) for each in looks)
         output.confirm_by_name(
@@ -96,6 +94,7 @@ class _Finish:
             name,
             yes,
         )
+        await self._check_again(patterns, entities, copied)
         left = []
         with output.progress(total, "removing") as progress:
             for each in work:
@@ -162,17 +161,36 @@ class _Finish:
             path: copied for path, (copied, _) in recorded.items()
         }
 
+    async def _check_again(
+        self,
+        patterns: Sequence[str],
+        entities: Sequence[model.Entity],
+        copied: Mapping[str, LastCopied],
+    ) -> None:
+        """See that all is as it was before the question: it may have been answered much later.
+
+        Raises:
+            CommandError: a run or a way back has begun or ended, or an entity has come or gone.
+        """
+        now, copied_now = await self._meant(patterns)
+        if [each.path for each in now] != [each.path for each in entities] or copied_now != copied:
+            raise CommandError(
+                f"{self._source.name} or {self._target.name} has changed since the question was "
+                "asked. Nothing was removed: give the same command again."
+            )
+
     def _check_new(self, looks: Sequence[SourceLook], states: Sequence[str]) -> None:
         """See that no message and no state of a session has come since.
 
         Raises:
             CommandError: some have; they are named.
         """
-        new = [each for look in looks for each in look.new]
-        self._output.say_some("has come since", [*_some(new), *_some(states)])
+        new = sum(look.new.count for look in looks)
+        self._say_new(looks)
+        self._output.say_some("has come since", states)
         if new:
             raise CommandError(
-                f"{len(new):,} messages have come to {self._source.name} since they were copied, "
+                f"{new:,} messages have come to {self._source.name} since they were copied, "
                 f"which {self._target.name} has not got. Nothing was removed: stop what sends "
                 "there, and receive them or have a relay move them (docs/hybrid.md)."
             )
@@ -182,6 +200,11 @@ class _Finish:
                 f"were copied, which {self._target.name} has not got. Nothing was removed: stop "
                 "what receives there, and read or clear them (`busbridge session state`)."
             )
+
+    def _say_new(self, looks: Sequence[SourceLook]) -> None:
+        texts = [text for each in looks for text in each.new.texts]
+        count = sum(each.new.count for each in looks)
+        self._output.say_some("has come since", texts, count)
 
     async def _end(
         self,
@@ -200,7 +223,7 @@ class _Finish:
                 "entity": each.entity.path,
                 **{state: each.removed.get(state, 0) for state in COPIED_STATES},
                 "session_states": each.states,
-                "left": sum(look.counts.values()) + len(look.new),
+                "left": sum(look.counts.values()) + look.new.count,
             }
             for each, look in zip(work, left, strict=False)
         ]
@@ -214,7 +237,7 @@ class _Finish:
         if is_stopped:
             output.say(f"Stopped. Removed {removed}: give the same command to go on.")
             return ExitCode.STOPPED
-        output.say_some("has come since", _some([each for look in left for each in look.new]))
+        self._say_new(left)
         output.say_some("left", stays)
         output.say(f"Removed {removed} from {self._source.name}.")
         if stays:
@@ -237,9 +260,3 @@ def _come_back(meant: set[str], there: Mapping[str, model.Entity]) -> list[str]:
         for path in sorted(meant)
         if path in there and there[path].status.value == "Disabled"
     ]
-
-
-def _some(texts: Sequence[str]) -> list[str]:
-    """Return the first texts, and how many others there are."""
-    others = len(texts) - NAMED_MAX
-    return [*texts[:NAMED_MAX], *([f"and {others:,} others"] if others > 0 else [])]

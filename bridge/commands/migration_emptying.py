@@ -14,7 +14,7 @@ from bridge.commands.errors import sentence_of
 from bridge.commands.message_path import DEAD_LETTER
 from bridge.commands.migration_peeking import SESSIONS_PAGE, pages, places
 from bridge.commands.migration_state_copying import state_of as state_in
-from bridge.commands.output import Progress
+from bridge.commands.output import TEXTS_SAID, Progress
 from bridge.model import entity as model
 from bridge.model.session_id import FoldedId, fold
 from bridge.operations.migration.last_copied import LastCopied
@@ -45,23 +45,39 @@ PASSES: Final = 5
 
 
 @dataclass(slots=True)
+class NewMessages:
+    """Messages that were not copied: counted, the first ones named in words, too."""
+
+    count: int = 0
+    texts: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Count a message."""
+        self.count += 1
+        if self.count <= TEXTS_SAID:
+            self.texts.append(text)
+
+
+@dataclass(slots=True)
 class SourceLook:
     """What an entity of the source has now.
 
     Attributes:
         counts: its messages that were copied, by state.
-        new: those that were not, each in words.
+        new: those that were not.
         scheduled, deferred: their numbers, by place; those of deferred ones by session, too.
-        received: the places with messages that receivers get.
+        received: how many of the copied ones receivers get, by place, and by session likewise.
         sessions: its sessions with messages or a state.
+        held: those that somebody holds, in words.
     """
 
     counts: Counter[CopiedState] = field(default_factory=Counter)
-    new: list[str] = field(default_factory=list)
+    new: NewMessages = field(default_factory=NewMessages)
     scheduled: dict[str, list[int]] = field(default_factory=dict)
     deferred: dict[tuple[str, FoldedId | None], list[int]] = field(default_factory=dict)
-    received: set[str] = field(default_factory=set)
+    received: Counter[tuple[str, FoldedId | None]] = field(default_factory=Counter)
     sessions: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
 
 
 class SourceEmptying:
@@ -109,7 +125,7 @@ class SourceEmptying:
                 for each in page:
                     number, state = int(each.sequence_number or 0), state_of(each, is_dead=is_dead)
                     if not self._copied.has(number):
-                        found.new.append(f"{path}: message {number} ({state.replace('_', '-')})")
+                        found.new.add(f"{path}: message {number} ({state.replace('_', '-')})")
                         continue
                     found.counts[state] += 1
                     in_session = self._has_sessions and not is_dead
@@ -119,7 +135,7 @@ class SourceEmptying:
                     elif each.state == "deferred":
                         found.deferred.setdefault((path, folded), []).append(number)
                     else:
-                        found.received.add(path)
+                        found.received[path, folded] += 1
             await management.close()
         if self._has_sessions:
             found.sessions = await self._sessions(asked)
@@ -138,23 +154,24 @@ class SourceEmptying:
     async def new_states(self, found: SourceLook, asked: asyncio.Event) -> list[str]:
         """Return which sessions have a state that was not copied, in words; raises RemoteError.
 
-        Each session is locked while its state is read. One that somebody holds is left out: `empty`
-        compares once more.
+        Each session is locked while its state is read. One that somebody holds is noted as held;
+        `empty` compares once more.
         """
         told = []
         for at in range(0, len(found.sessions), TOGETHER):
             if asked.is_set():
                 break
             some = found.sessions[at : at + TOGETHER]
-            told += await asyncio.gather(*map(self._new_state, some))
+            told += await asyncio.gather(*[self._new_state(each, found) for each in some])
         return [each for each in told if each]
 
-    async def _new_state(self, session_id: str) -> str:
+    async def _new_state(self, session_id: str, found: SourceLook) -> str:
         try:
             state = await state_in(self._namespace, self.entity.path, session_id)
         except RemoteError as error:
             if error.condition != CANNOT_BE_LOCKED:
                 raise
+            found.held.append(f"{self.entity.path}: session {session_id!r}: {sentence_of(error)}")
             return ""
         if state is None or self._copied.has_state(session_id, state):
             return ""
@@ -186,13 +203,14 @@ class SourceEmptying:
     async def _remove(self, found: SourceLook, asked: asyncio.Event) -> None:
         for path, numbers in found.scheduled.items():
             await self._cancel(path, numbers, asked)
-        for session_id in found.sessions:
-            if not asked.is_set():
-                await self._remove_session(session_id, found, asked)
-        for path in sorted(found.received):
-            if not (self._has_sessions and path == self.entity.path) and not asked.is_set():
+        for at in range(0, len(found.sessions), TOGETHER):
+            if asked.is_set():
+                return
+            await self._remove_sessions(found.sessions[at : at + TOGETHER], found, asked)
+        for (path, name), count in sorted(found.received.items(), key=lambda each: each[0][0]):
+            if name is None and not asked.is_set():
                 receiver = await self._namespace.receiver(path)
-                await self._receive(receiver, path, asked)
+                await self._receive(receiver, path, count, asked)
         for (path, name), numbers in found.deferred.items():
             if name is None:
                 await self._remove_deferred(path, numbers, None, asked)
@@ -205,6 +223,15 @@ class SourceEmptying:
             with suppress(RemoteNotFound):  # it was due meanwhile, and has a new number
                 await management.cancel([number])
                 self._note("scheduled", 1)
+
+    async def _remove_sessions(
+        self, session_ids: Sequence[str], found: SourceLook, asked: asyncio.Event
+    ) -> None:
+        """Remove what sessions have, side by side; the first failure is raised when all ended."""
+        work = [self._remove_session(each, found, asked) for each in session_ids]
+        for error in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(error, BaseException):
+                raise error
 
     async def _remove_session(
         self, session_id: str, found: SourceLook, asked: asyncio.Event
@@ -221,8 +248,8 @@ class SourceEmptying:
         try:
             if numbers := found.deferred.get((path, fold(session_id))):
                 await self._remove_deferred(path, numbers, session_id, asked)
-            if path in found.received:
-                await self._receive(session, path, asked)
+            if count := found.received[path, fold(session_id)]:
+                await self._receive(session, path, count, asked)
             state = None if asked.is_set() else await session.state()
             if state and not self._copied.has_state(session_id, state):
                 self.stays.append(self._other_state(session_id))
@@ -233,8 +260,13 @@ class SourceEmptying:
             with suppress(RemoteError):
                 await session.close()
 
-    async def _receive(self, receiver: RemoteReceiver, path: str, asked: asyncio.Event) -> None:
-        """Receive until no more come; what was not copied is kept so long, and goes back then."""
+    async def _receive(
+        self, receiver: RemoteReceiver, path: str, count: int, asked: asyncio.Event
+    ) -> None:
+        """Receive until so many are removed, or no more come.
+
+        What was not copied is kept so long, and goes back then.
+        """
         state: CopiedState = "dead_letter" if path.endswith(DEAD_LETTER) else "active"
         session = receiver if isinstance(receiver, RemoteSessionReceiver) else None
         others: list[RemoteDelivery] = []
@@ -249,7 +281,8 @@ class SourceEmptying:
                     with suppress(RemoteLockLost):  # it comes again
                         await receiver.settle_all(copied, Complete())
                         self._note(state, len(copied))
-                if len(others) >= ROUND or not got:
+                        count -= len(copied)
+                if count <= 0 or len(others) >= ROUND or not got:
                     return
         finally:
             with suppress(RemoteError):  # their locks end

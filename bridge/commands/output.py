@@ -154,12 +154,17 @@ class Output:
         with self._undisturbed(self._stderr):
             print(visible(text), file=self._stderr, flush=True)
 
-    def say_some(self, what: str, texts: Sequence[str]) -> None:
-        """Say the first of some texts, each behind what it is about, and count the others."""
+    def say_some(self, what: str, texts: Sequence[str], count: int | None = None) -> None:
+        """Say the first of some texts, each behind what it is about, and count the others.
+
+        Args:
+            count: how many there are, where `texts` are the first ones.
+        """
         for each in texts[:TEXTS_SAID]:
             self.say(f"{what}: {each}")
-        if len(texts) > TEXTS_SAID:
-            self.say(f"{what}: {len(texts) - TEXTS_SAID:,} more")
+        more = (len(texts) if count is None else count) - min(len(texts), TEXTS_SAID)
+        if more > 0:
+            self.say(f"{what}: {more:,} more")
 
     def confirm(self, question: str) -> None:
         """Ask before something is destroyed; `--yes` is the answer that scripts give.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -16,7 +17,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 
 from bridge.cli.main import main
 from bridge.commands.migration_connection import run_name
-from bridge.commands.migration_emptying import SourceEmptying, SourceLook
+from bridge.commands.migration_emptying import WAIT_S, SourceEmptying, SourceLook
 from bridge.commands.output import Progress
 from bridge.commands.target import target_named
 from bridge.model.entity import Queue
@@ -41,6 +42,8 @@ QUEUES: dict[str, dict[str, Any]] = {
     "anew": {},
     "late": {},
     "states": {"RequiresSession": True},
+    "asked": {"RequiresSession": True},
+    "quick": {"RequiresSession": True},
 }
 TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit"}, {"Name": "mail"}]}
 PLACES = (
@@ -233,6 +236,60 @@ def test_the_name_of_the_namespace_is_needed(
     assert empty(snapshot(source, "apart"))
 
 
+def test_what_changes_while_it_asks_is_seen_and_a_held_session_is_named_before(
+    bridges: tuple[Bridge, Bridge], migrate: Migrate
+) -> None:
+    """The question may be answered much later: nothing is removed then."""
+    source, _ = bridges
+    with client_of(source) as client:
+        send(client, "asked", ServiceBusMessage("one", session_id="s"))
+    eventually(lambda: not empty(snapshot(source, "asked")), "it is there")
+    migrate.run("asked")
+    mark = f"busbridge-{run_name(target_named('here'))}-0"
+    words = ["migrate", "finish", "--from", "here", "--to", "there", "asked"]
+    with (
+        client_of(source) as client,
+        client.get_queue_receiver("asked", session_id="s"),
+        terminal([sys.executable, "-c", BEGIN, *words]) as shown,
+    ):
+        shown.awaits(f"Type {migrate.namespace} to go on:")
+        assert "held: asked: session 's'" in shown.text
+        assert main(["create", "queue", mark, "-n", "there"]) == 0
+        try:
+            shown.type(f"{migrate.namespace}\n")
+            assert shown.code() == 1
+        finally:
+            assert main(["delete", "queue", mark, "-n", "there", "--yes"]) == 0
+    assert "has not come to its end" in shown.text
+    assert not empty(snapshot(source, "asked"))
+
+
+def test_sessions_are_emptied_without_a_wait_for_more(bridges: tuple[Bridge, Bridge]) -> None:
+    """As many are received as a peek has shown, of several sessions side by side."""
+    source, _ = bridges
+    sessions = 40
+    with client_of(source) as client:
+        for n in range(sessions):
+            send(client, "quick", ServiceBusMessage(f"{n}", session_id=f"s{n}"))
+    eventually(lambda: len(snapshot(source, "quick")["quick"]) == sessions, "all is there")
+
+    async def emptied() -> SourceEmptying:
+        credential = credential_in(source.connection_string)
+        assert credential is not None
+        address = RemoteAddress.of(source.connection_string)
+        async with RemoteNamespace(address, credential) as namespace:
+            copied = LastCopied(path="quick", lasts={0: sessions})
+            queue = Queue(name="quick", requires_session=True)
+            emptying = SourceEmptying(namespace, queue, copied, Progress(None))
+            await emptying.empty(asyncio.Event())
+            return emptying
+
+    began_s = time.monotonic()
+    assert asyncio.run(emptied()).removed == {"active": sessions}
+    assert time.monotonic() - began_s < sessions * WAIT_S / 2
+    assert empty(snapshot(source, "quick"))
+
+
 def test_an_entity_that_was_made_anew_at_the_target_is_none_that_was_copied(
     bridges: tuple[Bridge, Bridge], migrate: Migrate
 ) -> None:
@@ -299,7 +356,7 @@ def test_what_comes_while_it_removes_stays(bridges: tuple[Bridge, Bridge]) -> No
             assert emptying.removed == {"active": 3}
             return left
 
-    assert asyncio.run(emptied()).new == [f"late: message {n} (active)" for n in (4, 5)]
+    assert asyncio.run(emptied()).new.texts == [f"late: message {n} (active)" for n in (4, 5)]
     assert list(snapshot(source, "late")["late"]) == [4, 5]
 
 
