@@ -30,6 +30,8 @@ class CopyPlace:
         is_ordered_by_topic: the messages are ordered by their EnqueuedSequenceNumber first: those
             of a topic's subscriptions.
         has_sessions: its messages are in sessions, so that peeks may show them in any order.
+        renumbered_by: the run that gives its messages new numbers, as the target has given numbers
+            itself; "": they keep theirs.
     """
 
     path: str
@@ -37,6 +39,17 @@ class CopyPlace:
     series: int = 0
     is_ordered_by_topic: bool = False
     has_sessions: bool = False
+    renumbered_by: str = ""
+
+    @property
+    def anew(self) -> str:
+        """What is to be done where the target is no copy, as sentences."""
+        if self.renumbered_by:
+            return (
+                "`busbridge migrate run --renumber --give-up` ends the hold, and says how to "
+                "remove the copies."
+            )
+        return "Delete the entity at the target, and begin again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +64,8 @@ class PeekedMessage:
         session_id: its session.
         size_bytes: its size as it is sent.
         message: the message itself.
+        target_number: its number at the target; `None`: the same.
+        is_own: it is one of the target's own, where these stay.
     """
 
     number: int
@@ -60,6 +75,13 @@ class PeekedMessage:
     session_id: str | None = None
     size_bytes: int = 0
     message: RemoteMessage = field(default_factory=RemoteMessage)
+    target_number: int | None = None
+    is_own: bool = False
+
+    @property
+    def shown_number(self) -> int:
+        """The number under which a peek shows it."""
+        return self.number if self.target_number is None else self.target_number
 
 
 def peeked(message: RemoteMessage, *, is_dead: bool, is_compared: bool = True) -> PeekedMessage:
@@ -137,6 +159,13 @@ class ListSourceSessions:
 @dataclass(frozen=True, slots=True)
 class CountSource:
     """Ask the source how many messages a place has, in all states; answered with `CopyCount`."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLastNumbers:
+    """Ask the target which number a place has given last; answered with `LastNumbers`."""
 
     place: int
 
@@ -225,6 +254,7 @@ CopyEffect = (
     | PeekPage
     | ListSourceSessions
     | CountSource
+    | ReadLastNumbers
     | ImportBatch
     | CopyPause
     | ReadSourceStates
@@ -268,12 +298,24 @@ class TargetHeld:
     Attributes:
         is_new: it was not held before, so that its messages are not this run's.
         batch_bytes: what one transfer takes at most; 0: it has not said.
-        was_empty: this run has held it for the first time, and seen that it had no messages.
+        was_empty: this run has held it for the first time, and seen that it had no messages; or
+            none of this run's, where messages of its own stay.
     """
 
     is_new: bool
     batch_bytes: int = 0
     was_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LastNumbers:
+    """The last numbers of a place's series at the target, behind all that was imported before.
+
+    Attributes:
+        numbers: of each partition, each with whether an import is known to have it.
+    """
+
+    numbers: tuple[tuple[int, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +356,7 @@ CopyAnswer = (
     | CopyUnanswered
     | CopyRefused
     | CopyCount
+    | LastNumbers
     | SourceStates
     | TargetStates
     | TargetHeld

@@ -6,9 +6,8 @@ goes on behind it; so it may be killed at any instant.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import Enum
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -35,6 +34,7 @@ from bridge.operations.migration.copy_effects import (
 from bridge.operations.migration.entity_reading import PAGE_BYTES, CopySteps, EntityReading
 from bridge.operations.migration.kept_messages import KeptMessages
 from bridge.operations.migration.message_ledger import PlaceLedger, in_order
+from bridge.operations.migration.renumbering import Renumbering
 from bridge.operations.migration.session_states import StateCopy
 
 TRANSFER: Final = 100
@@ -97,6 +97,7 @@ class EntityCopy:
     ) -> None:
         self._reading = EntityReading(places)
         self._ledgers = self._reading.ledgers
+        self._renumbering = Renumbering(places) if places[0].renumbered_by else None
         self._states = [StateCopy(at, each) for at, each in enumerate(places) if each.has_sessions]
         self._kept = KeptMessages(len(places), kept_bytes)
         self._due_after_ms = due_after_ms
@@ -151,11 +152,16 @@ class EntityCopy:
         if held.batch_bytes:
             self._batch_bytes = min(self._batch_bytes, held.batch_bytes)
         self.phase = CopyPhase.READING
+        if self._renumbering is not None:
+            yield from self._renumbering.ask()
         yield from self._read_numbers()
         self._check_due()
         yield from self._find_copied(is_new=held.is_new)
         for states in self._states:
+            may_have_copies = states.may_have_copies
             yield from states.find(is_new=held.is_new)
+            if self._renumbering is not None:  # what is there may be the target's own
+                states.may_have_copies = may_have_copies
         self._may_live = False
         self.phase = CopyPhase.COPYING
         for states in self._states:
@@ -210,6 +216,8 @@ class EntityCopy:
             yield from self._look_at_target(is_new=is_new)
             found = sum(each.seen_count() for each in self._ledgers)
             lacking = self._first_lacking(found)
+            if lacking is None and self._renumbering is not None:
+                lacking = self._renumbering.hidden(self._ledgers)
             if lacking is None:
                 break
             if not left:
@@ -217,6 +225,8 @@ class EntityCopy:
             yield CopyPause()
         self.copied = found
         self._may_have_copies = found > 0
+        if self._renumbering is not None:
+            self._renumbering.settle(self._ledgers)
 
     def _first_lacking(self, found: int) -> CopyStopped | None:
         """Return the error that names one of the first messages in the order that was not seen."""
@@ -225,7 +235,7 @@ class EntityCopy:
             if not ledger.is_seen(at):
                 return CopyStopped(
                     f"{ledger.place.path}: the target lacks message {ledger.number(at)}, and has "
-                    "later ones: delete the entity at the target, and begin again."
+                    f"later ones. {ledger.place.anew}"
                 )
         return None
 
@@ -237,10 +247,25 @@ class EntityCopy:
         """
         for place, ledger in enumerate(self._ledgers):
             ledger.forget_seen()
-            yield from self._reading.look("target", place, partial(_see, ledger, is_new=is_new))
+            yield from self._reading.look("target", place, self._seeing(ledger, is_new=is_new))
+
+    def _seeing(
+        self, ledger: PlaceLedger, *, is_new: bool = False
+    ) -> Callable[[PeekedMessage], None]:
+        """Return what sees a message of the target; the target's own are passed over."""
+        renumbering = self._renumbering
+
+        def see(message: PeekedMessage) -> None:
+            if renumbering is None or renumbering.is_copy(ledger, message):
+                ledger.see_copy(message, is_new=is_new)
+
+        return see
 
     def _shows_any(self) -> Generator[CopyEffect, CopyAnswer, bool]:
         """Whether the target has anything: another run of the same name has copied it."""
+        if self._renumbering is not None:
+            yield from self._renumbering.ask()
+            return self._renumbering.has_imports
         for place in range(len(self._ledgers)):
             if (yield from self._reading.page("target", place, 1, is_compared=False)):
                 return True
@@ -271,6 +296,8 @@ class EntityCopy:
             if message is None:
                 pages[place] = yield from self._reading.fetched(place, at)
                 message = pages[place].pop(number)
+            if self._renumbering is not None:
+                message = self._renumbering.renumbered(self._ledgers[place].place, message)
             is_full = size_bytes + message.size_bytes + OVERHEAD_BYTES > self._batch_bytes
             if batch and (is_full or len(batch) >= self._batch_count):
                 yield from self._import(tuple(batch))
@@ -337,11 +364,13 @@ class EntityCopy:
                 first = ledger.first_unseen()
                 if not left:
                     raise CopyStopped(
-                        f"{ledger.place.path}: the target lacks message {first}: delete the entity "
-                        "at the target, and begin again."
+                        f"{ledger.place.path}: the target lacks message {first}. "
+                        f"{ledger.place.anew}"
                     )
                 yield CopyPause()
-                see = partial(_see, ledger)
+                if self._renumbering is not None:
+                    first = self._renumbering.number(ledger.place, first)
+                see = self._seeing(ledger)
                 yield from self._reading.look("target", place, see, next_number=first)
 
     # -- afterwards
@@ -374,21 +403,3 @@ class EntityCopy:
                 yield from self._reading.look("source", place, show)
                 yield from self._reading.find_in_sessions(place, show)
         self.messages = self.copied = sum(map(len, self._ledgers))
-
-
-def _see(ledger: PlaceLedger, message: PeekedMessage, *, is_new: bool = False) -> None:
-    """See a message of the target; one that is not the source's stops the run."""
-    path, number = ledger.place.path, message.number
-    if is_new:
-        raise CopyStopped(
-            f"{path}: the target has messages of its own, such as {number}: receive or purge them "
-            "first."
-        )
-    at = ledger.find(number)
-    if at is None or not ledger.is_same(at, message):
-        what = "which the source has not" if at is None else "and the source another"
-        raise CopyStopped(
-            f"{path}: the target has message {number}, {what}: the source has changed. Delete the "
-            "entity at the target, and begin again."
-        )
-    ledger.see(at)

@@ -55,8 +55,9 @@ class EntityReading:
         while True:
             page = yield from self.page(side, place, next_number, session_id)
             for each in page:
-                show(each)
-            highest = max((each.number for each in page), default=0)
+                if not each.is_own:
+                    show(each)
+            highest = max((each.shown_number for each in page), default=0)
             if highest < next_number:
                 return
             next_number = highest + 1

@@ -27,12 +27,14 @@ class LastCopied:
         lasts: of each partition the last number; of an entity without partitions, of partition 0.
         states: of the states of sessions that were copied the digests, by `state_digest`.
         is_returned: it has come back to the source since, which goes on with its messages.
+        is_renumbered: the copies have other numbers.
     """
 
     path: str
     lasts: Mapping[int, int]
     states: frozenset[bytes] = frozenset()
     is_returned: bool = False
+    is_renumbered: bool = False
 
     @classmethod
     def of(cls, path: str, numbers: Iterable[int]) -> LastCopied:
@@ -54,7 +56,8 @@ class LastCopied:
     def encode(self) -> bytes:
         """Return it as JSON, without its states."""
         lasts = {str(partition): number for partition, number in sorted(self.lasts.items())}
-        return json.dumps({"path": self.path, "lasts": lasts}).encode()
+        said = {"path": self.path, "lasts": lasts}
+        return json.dumps(said | ({"renumbered": True} if self.is_renumbered else {})).encode()
 
     @classmethod
     def decode(cls, raw: bytes) -> LastCopied | None:
@@ -62,7 +65,8 @@ class LastCopied:
         try:
             found = json.loads(raw)
             lasts = {int(partition): int(number) for partition, number in found["lasts"].items()}
-            return cls(path=str(found["path"]), lasts=lasts)
+            is_renumbered = found.get("renumbered") is True
+            return cls(path=str(found["path"]), lasts=lasts, is_renumbered=is_renumbered)
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -127,12 +131,15 @@ def states_in_parts(copied: LastCopied) -> Iterator[CopiedStates]:
 def last_copied(
     copied: Iterable[tuple[str, Iterable[int]]],
     states: Iterable[tuple[str, str, bytes]] = (),
+    *,
+    is_renumbered: bool = False,
 ) -> list[LastCopied]:
     """Return the last numbers of each entity, and its states.
 
     Args:
         copied: the path of an entity and numbers that were copied of it; a path may come again.
         states: paths, and of each session with a state its id and the SHA-256 of the state.
+        is_renumbered: the copies have other numbers.
     """
     digests: dict[str, set[bytes]] = {}
     for path, session_id, sha in states:
@@ -143,8 +150,27 @@ def last_copied(
         for partition, number in LastCopied.of(path, found).lasts.items():
             lasts[partition] = max(lasts.get(partition, 0), number)
     return [
-        LastCopied(path=path, lasts=lasts, states=frozenset(digests.get(path, ())))
+        LastCopied(
+            path=path,
+            lasts=lasts,
+            states=frozenset(digests.get(path, ())),
+            is_renumbered=is_renumbered,
+        )
         for path, lasts in numbers.items()
+    ]
+
+
+def no_way_back(paths: Iterable[str], recorded: Mapping[str, tuple[LastCopied, int]]) -> list[str]:
+    """Return a sentence for each entity whose copies cannot be told by their numbers.
+
+    Args:
+        paths: in lower case.
+        recorded: what was copied, as for `not_copied`.
+    """
+    return [
+        f"{path}: its copies have new numbers (`migrate run --renumber`)."
+        for path in sorted(paths)
+        if path in recorded and recorded[path][0].is_renumbered
     ]
 
 

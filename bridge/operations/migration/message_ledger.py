@@ -151,6 +151,30 @@ class PlaceLedger:
             self._flags[at] |= _SEEN
             self._unseen -= 1
 
+    def see_copy(self, message: PeekedMessage, *, is_new: bool) -> None:
+        """Note that the target shows a message.
+
+        Args:
+            is_new: the target was not held before, so that it may have none.
+
+        Raises:
+            CopyStopped: it is not the source's.
+        """
+        path, number = self.place.path, message.number
+        if is_new:
+            raise CopyStopped(
+                f"{path}: the target has messages of its own, such as {number}: receive or purge "
+                "them first."
+            )
+        at = self.find(number)
+        if at is None or not self.is_same(at, message):
+            what = "which the source has not" if at is None else "and the source another"
+            raise CopyStopped(
+                f"{path}: the target has message {number}, {what}: the source has changed. "
+                f"{self.place.anew}"
+            )
+        self.see(at)
+
     def is_seen(self, at: int) -> bool:
         """Whether this look has shown a message."""
         return bool(self._flags[at] & _SEEN)

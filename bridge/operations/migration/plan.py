@@ -10,9 +10,10 @@ from typing import Literal
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, instant_text, is_forever
 from bridge.operations.migration import order
-from bridge.operations.migration.comparison import at_target, compared
+from bridge.operations.migration.comparison import compared
 from bridge.operations.migration.copy_time import CopyTime, copy_time
 from bridge.operations.migration.findings import FINDING_LEVELS, FindingLevel, MigrationFinding
+from bridge.operations.migration.sizes import size_findings
 from bridge.operations.migration.state_counts import COPIED_STATES, StateCounts
 from bridge.topology.definitions import entities
 from bridge.topology.parts import DEFERRED_MAX, SESSION_STATE_BYTES_MAX, SESSION_STATES_MAX
@@ -116,6 +117,7 @@ def make(
     requests: int = 0,
     measured_per_s: float | None = None,
     unfit: str = "",
+    renumbers: bool = False,
 ) -> MigrationPlan:
     """Return the plan.
 
@@ -128,6 +130,7 @@ def make(
         denied: the entities of the source that may not be peeked at, and what it says.
         requests, measured_per_s: see `copy_time`.
         unfit: why the target cannot be one at all; "" if it can.
+        renumbers: messages get new numbers at the target, beside its own.
     """
     part = [each for each in entities(source.namespace) if each.path.lower() in chosen]
     time = copy_time(
@@ -137,7 +140,7 @@ def make(
         measured_per_s=measured_per_s,
     )
     ends_ms = now_ms + 1_000 * (time.least_s or 0)
-    found = list(_findings(source, target, part, now_ms, ends_ms))
+    found = list(_findings(source, target, part, now_ms, ends_ms, renumbers=renumbers))
     if unfit:
         found.append(MigrationFinding(level="refusal", entity="", subject="target", text=unfit))
     found += [
@@ -185,6 +188,8 @@ def _findings(
     part: list[model.Entity],
     now_ms: int,
     ends_ms: int,
+    *,
+    renumbers: bool,
 ) -> Iterator[MigrationFinding]:
     there = target.by_path()
     names = {each.name.lower() for each in part if not isinstance(each, model.Subscription)}
@@ -197,7 +202,28 @@ def _findings(
             text = f"the target has no topic {entity.topic!r}, and it is not part of this: name it."
             yield _found("refusal", entity, "topic", text)
         yield from _of_definition(entity, names, circles)
-        yield from _of_messages(entity, other, source.of(entity.path), target, now_ms, ends_ms)
+        counted = source.of(entity.path)
+        held = target.of(entity.path) if other is not None else StateCounts()
+        yield from _of_own(entity, held, renumbers=renumbers)
+        kept = held if renumbers else StateCounts()
+        yield from _of_messages(entity, other, counted, kept, target.tier, now_ms, ends_ms)
+
+
+def _of_own(
+    entity: model.Entity, held: StateCounts, *, renumbers: bool
+) -> Iterator[MigrationFinding]:
+    """Yield what messages of the target's own mean."""
+    if not held.total:
+        return
+    if renumbers:
+        text = f"the target's {held.total:,} messages stay; those that come get higher numbers."
+        yield _found("note", entity, "messages", text)
+    else:
+        text = (
+            f"the target's has {held.total:,} messages of its own: receive or purge them first, or "
+            "give --renumber, by which those that come get new numbers."
+        )
+        yield _found("refusal", entity, "messages", text)
 
 
 def _found(level: FindingLevel, entity: model.Entity, subject: str, text: str) -> MigrationFinding:
@@ -249,24 +275,28 @@ def _of_messages(
     entity: model.Entity,
     there: model.Entity | None,
     counted: StateCounts,
-    target: MigrationSide,
+    kept: StateCounts,
+    tier: model.Tier,
     now_ms: int,
     ends_ms: int,
 ) -> Iterator[MigrationFinding]:
-    """Yield what an entity's messages meet at the target."""
-    if there is not None and (held := target.of(entity.path).total):
-        text = f"the target's has {held:,} messages of its own: receive or purge them first."
-        yield _found("refusal", entity, "messages", text)
+    """Yield what an entity's messages meet at the target.
+
+    Args:
+        kept: the target's own messages that stay.
+        tier: the target's.
+    """
     if counted.transfer_dead_letter:
         text = (
             f"{counted.transfer_dead_letter:,} messages are in $Transfer/$DeadLetterQueue, which "
             "is not copied: receive them first."
         )
         yield _found("refusal", entity, "transfer dead letters", text)
-    if counted.deferred > DEFERRED_MAX:
+    if counted.deferred + kept.deferred > DEFERRED_MAX:
+        others = f", {kept.deferred:,} more at the target" if kept.deferred else ""
         text = (
-            f"{counted.deferred:,} are deferred, and a bridge holds {DEFERRED_MAX:,} of an entity: "
-            f"receive {counted.deferred - DEFERRED_MAX:,} of them first."
+            f"{counted.deferred:,} are deferred{others}, and a bridge holds {DEFERRED_MAX:,} of an "
+            f"entity: receive {counted.deferred + kept.deferred - DEFERRED_MAX:,} of them first."
         )
         yield _found("refusal", entity, "deferred messages", text)
     elif not counted.is_peeked and counted.total > DEFERRED_MAX:
@@ -290,7 +320,7 @@ def _of_messages(
         text = f"the first is due at {due}, before the copy would be done: the source activates it."
         yield _found("note", entity, "scheduled messages", text)
     if not isinstance(entity, model.Subscription):
-        yield from _of_sizes(entity, there, counted, target.tier)
+        yield from size_findings(entity, there, counted, kept, tier)
 
 
 def _states_max(entity: model.Entity, there: model.Entity | None) -> int:
@@ -298,28 +328,6 @@ def _states_max(entity: model.Entity, there: model.Entity | None) -> int:
     if isinstance(there, model.Queue | model.Subscription):
         return SESSION_STATES_MAX * there.session_shards
     return SESSION_STATES_MAX * model.SESSION_SHARDS_DEFAULT
-
-
-def _of_sizes(
-    entity: model.Queue | model.Topic,
-    there: model.Entity | None,
-    counted: StateCounts,
-    tier: model.Tier,
-) -> Iterator[MigrationFinding]:
-    capacity, message_max = at_target(entity, there, tier)
-    size_bytes = counted.told_bytes if isinstance(entity, model.Topic) else counted.size_bytes
-    if size_bytes is not None and size_bytes > capacity:
-        text = (
-            f"its messages have {size_bytes:,} bytes, and the target's holds {capacity:,}: raise "
-            "its MaxSizeInMegabytes, or take messages out."
-        )
-        yield _found("refusal", entity, "MaxSizeInMegabytes", text)
-    if counted.largest is not None and counted.largest[1] > message_max:
-        text = (
-            f"message {counted.largest[0]} has {counted.largest[1]:,} bytes, and the target takes "
-            f"{message_max:,}: a target of the Premium tier takes more."
-        )
-        yield _found("refusal", entity, "MaxMessageSizeInKilobytes", text)
 
 
 def _steps(

@@ -39,6 +39,9 @@ class StateCopy:
     Args:
         index: the index of the place.
 
+    Where messages get new numbers, states of the target's own stay beside those of the source; a
+    session that has another one at each side stops it.
+
     Attributes:
         may_have_copies: the target may have states.
     """
@@ -46,6 +49,8 @@ class StateCopy:
     def __init__(self, index: int, place: CopyPlace) -> None:
         self._index = index
         self._path = place.path
+        self._anew = place.anew
+        self._is_beside_own = bool(place.renumbered_by)
         self._source: _Known = {}
         self._target: _Known = {}
         self.may_have_copies = False
@@ -70,14 +75,15 @@ class StateCopy:
         """
         found = yield from self._target_states()
         self.may_have_copies = bool(found) and not is_new
-        if is_new and found:
+        if is_new and found and not self._is_beside_own:
             session_id, _ = next(iter(found.values()))
             raise own_state(self._path, session_id)
         self._target = found
 
     def shows_any(self) -> Generator[CopyEffect, CopyAnswer, bool]:
         """Whether the target has states: another run of the same name has copied them."""
-        return bool((yield from self._target_states()))
+        found = yield from self._target_states()
+        return bool(found) and not self._is_beside_own
 
     def copy(self) -> CopySteps:
         """Store at the target what the source has, and the target has not.
@@ -162,13 +168,14 @@ class StateCopy:
 
     def _check_others(self, found: _Known) -> None:
         for key, (session_id, _) in found.items():
-            if key not in self._source:
+            if key not in self._source and not self._is_beside_own:
                 raise self._is_no_copy(session_id, "a state", "which the source has not")
 
     def _is_no_copy(self, session_id: str, what: str, but: str) -> CopyStopped:
         return CopyStopped(
-            f"{self._path}: the target has {what} of session {session_id!r}, {but}: the source has "
-            "changed. Delete the entity at the target, and begin again."
+            f"{self._path}: the target has {what} of session {session_id!r}, {but}: "
+            f"{'it is its own, or ' if self._is_beside_own else ''}the source has changed. "
+            f"{self._anew}"
         )
 
     def _has_changed(self, session_id: str, what: str) -> CopyStopped:

@@ -37,6 +37,7 @@ from bridge.operations.migration.copy_effects import (
     ListTargetStates,
     PeekedMessage,
     PeekPage,
+    ReadLastNumbers,
     ReadSourceStates,
     ReleaseTarget,
     SourceRecounted,
@@ -189,7 +190,7 @@ class World:
 
     def __init__(self, sources: Sequence[Side], page: int = 3, kept: int = 0) -> None:
         self.sources = sources
-        self.targets = [Target(each.places, [{} for _ in each.places]) for each in sources]
+        self.targets = [self._target(each) for each in sources]
         self.is_marked = False
         self.is_over = False
         self.stopped = ""
@@ -210,6 +211,13 @@ class World:
         self.recounted: list[int] = []
         for index in range(len(self.copies)):
             self._advance(index, None)
+
+    def _target(self, source: Side) -> Target:
+        return Target(source.places, [{} for _ in source.places])
+
+    def copied(self, index: int) -> Messages:
+        """The copies at the target, under the numbers of the source."""
+        return self.targets[index].messages
 
     def _copy(self, source: Side) -> EntityCopy:
         return EntityCopy(
@@ -273,6 +281,8 @@ class World:
                 return source.sessions()
             case CountSource(place):
                 return CopyCount(len(source.messages[place]))
+            case ReadLastNumbers():
+                raise AssertionError("numbers stay")
             case ImportBatch(messages):
                 if doubt == "lost":
                     return CopyUnanswered()
@@ -314,18 +324,21 @@ class World:
         assert self.is_marked
         there = self.sources[index].messages[place].get(number)
         if there is not None and there.due_ms is not None:
-            assert same(there, self.targets[index].messages[place][number])
+            assert same(there, self.copied(index)[place][number])
             del self.sources[index].messages[place][number]
 
     def _release(self, index: int) -> None:
         target = self.targets[index]
         target.is_held = False
         if self.is_marked:
-            assert alike(target.messages, self.at_mark[index])
-            assert target.states == self.states_at_mark[index]
+            assert alike(self.copied(index), self.at_mark[index])
+            assert self.states_at_mark[index].items() <= target.states.items()
+            assert target.is_live or target.states == self.states_at_mark[index]
             assert not any(
                 each.due_ms is not None and number in there
-                for here, there in zip(self.sources[index].messages, target.messages, strict=True)
+                for here, there in zip(
+                    self.sources[index].messages, self.copied(index), strict=True
+                )
                 for number, each in here.items()
             ), "no message is scheduled at both sides"
             self.released.add(index)

@@ -15,6 +15,7 @@ from bridge.operations.migration.last_copied import (
     LastCopied,
     ReturnedEntity,
     last_copied,
+    no_way_back,
     not_copied,
     states_in_parts,
 )
@@ -92,3 +93,14 @@ def test_a_state_of_a_session_is_known_by_what_it_was_and_whose() -> None:
 def test_an_entity_without_states_has_none_that_were_copied() -> None:
     """So whatever state its source has was set later."""
     assert not LastCopied(path="q", lasts={0: 9}).has_state("s", b"paid")
+
+
+def test_copies_with_new_numbers_are_no_way_back() -> None:
+    """They are told by their numbers; it is written down, and read as it was."""
+    new = last_copied([("a", [3])], is_renumbered=True)[0]
+    kept = last_copied([("b", [3])])[0]
+    for each in (new, kept):
+        assert LastCopied.decode(each.encode()) == each
+    recorded = {"a": (new, 0), "b": (kept, 0)}
+    (text,) = no_way_back(["a", "b", "c"], recorded)
+    assert text.startswith("a: its copies have new numbers")

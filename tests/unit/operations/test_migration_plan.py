@@ -280,6 +280,22 @@ def test_messages_at_the_target_stand_against_it() -> None:
     ((_, subject, text),) = found(side(ORDERS), target, "refusal")
     assert subject == "messages"
     assert "4 messages of its own" in text
+    assert "--renumber" in text
+
+
+def test_beside_messages_of_the_target_others_get_new_numbers() -> None:
+    """They stay, and count for the bounds."""
+    own = StateCounts(counts={"deferred": 4, "active": 1}, told_bytes=1_073_741_824)
+    target = side(ORDERS, counted={"orders": own})
+    few = StateCounts(counts={"deferred": 60_000 - 4}, is_peeked=True)
+    assert found(side(ORDERS, counted={"orders": few}), target, "refusal", renumbers=True) == []
+    ((_, subject, text),) = found(side(ORDERS), target, "note", renumbers=True)
+    assert (subject, "5 messages stay" in text) == ("messages", True)
+    many = StateCounts(counts={"deferred": 60_000 - 3}, bytes={"deferred": 1}, is_peeked=True)
+    refused = found(side(ORDERS, counted={"orders": many}), target, "refusal", renumbers=True)
+    assert [each[1] for each in refused] == ["deferred messages", "MaxSizeInMegabytes"]
+    assert "59,997 are deferred, 4 more at the target" in refused[0][2]
+    assert "those of the target 1,073,741,824" in refused[1][2]
 
 
 def test_a_target_of_forwarding_that_is_left_out_is_refused() -> None:

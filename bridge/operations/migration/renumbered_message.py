@@ -1,0 +1,138 @@
+"""A message under a new number, which says what it was, and as it was again.
+
+Its application properties have the old number, behind those of earlier ways as a relay writes them,
+and the run; for a copy of a subscription's with its EnqueuedSequenceNumber.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from bridge.operations.migration.copy_effects import CopyPlace, CopyStopped, PeekedMessage, peeked
+from bridge.relay.plan.encoded_map import EncodedMap
+from bridge.relay.plan.relayed_message import SEQUENCE
+from bridge.remote.message import RemoteMessage
+from bridge.wire import headers
+from bridge.wire.amqp10.errors import DecodeError
+from bridge.wire.amqp10.primitives import encode_long, encode_string, encode_symbol
+from bridge.wire.mapping.fields import MappingError
+from bridge.wire.mapping.sections import APPLICATION_PROPERTIES, MESSAGE_ANNOTATIONS
+
+RENUMBERED: Final = "busbridge-renumbered"
+"""The run that gave the number, and behind `/` the EnqueuedSequenceNumber that a copy of a topic
+had; behind those of earlier runs, with `;` between them."""
+
+
+def check_renumberable(place: CopyPlace, message: RemoteMessage) -> None:
+    """See that a message of the source can say what it was.
+
+    Raises:
+        CopyStopped: a property that would say it has another type.
+    """
+    try:
+        values = message.application_property_values
+    except DecodeError:
+        return  # it has no number either, which is named
+    for name in (SEQUENCE, RENUMBERED):
+        if not isinstance(values.get(name, ""), str):
+            raise CopyStopped(
+                f"{place.path}: message {message.sequence_number} has an application property "
+                f"{name!r} that is no text, where its old number would stand: receive it first."
+            )
+
+
+def renumbered(
+    message: RemoteMessage, place: CopyPlace, old: int, number: int, order: int | None
+) -> RemoteMessage:
+    """Return a message of the source under a new number.
+
+    Args:
+        old: the number that it had.
+        order: its new EnqueuedSequenceNumber; `None`: it stays.
+    """
+    values = message.application_property_values
+    mark = place.renumbered_by
+    put_long = {headers.SEQUENCE_NUMBER: number}
+    if order is not None:
+        mark += f"/{message.enqueued_sequence_number or 0}"
+        put_long[headers.ENQUEUED_SEQUENCE_NUMBER] = order
+    return _changed(
+        message,
+        put_long,
+        {
+            SEQUENCE: _appended(values.get(SEQUENCE), str(old)),
+            RENUMBERED: _appended(values.get(RENUMBERED), mark),
+        },
+    )
+
+
+def original(message: RemoteMessage, place: CopyPlace) -> RemoteMessage | None:
+    """Return a message of the target as it was at the source; `None`: it is no copy."""
+    try:
+        values = message.application_property_values
+        mark, earlier_mark = _last(values.get(RENUMBERED))
+        old, earlier = _last(values.get(SEQUENCE))
+        run, _, order = mark.partition("/")
+        if run != place.renumbered_by or not _is_number(old):
+            return None
+        put_long = {headers.SEQUENCE_NUMBER: int(old)}
+        if _is_number(order):
+            put_long[headers.ENQUEUED_SEQUENCE_NUMBER] = int(order)
+        return _changed(message, put_long, {SEQUENCE: earlier, RENUMBERED: earlier_mark})
+    except (DecodeError, MappingError):
+        return None
+
+
+def peeked_copy(
+    message: RemoteMessage, place: CopyPlace, *, is_compared: bool = True
+) -> PeekedMessage:
+    """Return what a copy has to know of a message of the target: under the number that it had.
+
+    Its order is the one that it has now. What the run has not brought is the target's own.
+    """
+    shown = peeked(message, is_dead=place.is_dead, is_compared=False)
+    found = original(message, place)
+    if found is None:
+        return replace(shown, is_own=True)
+    was = peeked(found, is_dead=place.is_dead, is_compared=is_compared)
+    return replace(was, target_number=shown.number, order=shown.order)
+
+
+def _changed(
+    message: RemoteMessage, annotations: dict[str, int], properties: dict[str, str | None]
+) -> RemoteMessage:
+    """Return a message with other annotations and texts; `None`: without that one."""
+    pairs = EncodedMap(message.application_properties, APPLICATION_PROPERTIES)
+    return replace(
+        message,
+        annotations=EncodedMap(message.annotations, MESSAGE_ANNOTATIONS).changed(
+            put={name.encode(): encode_long(value) for name, value in annotations.items()},
+            as_key=encode_symbol,
+        ),
+        application_properties=pairs.changed(
+            drop={name.encode() for name, text in properties.items() if text is None},
+            put={
+                name.encode(): encode_string(text.encode())
+                for name, text in properties.items()
+                if text is not None
+            },
+            as_key=encode_string,
+        ),
+    )
+
+
+def _appended(earlier: str | None, text: str) -> str:
+    return text if earlier is None else f"{earlier};{text}"
+
+
+def _last(text: object) -> tuple[str, str | None]:
+    """Return the last part of a text, and what stood there before it; `None`: nothing."""
+    if not isinstance(text, str):
+        return "", None
+    earlier, separator, last = text.rpartition(";")
+    return last, earlier if separator else None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
