@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from bridge.commands.clock import now_ms
 from bridge.commands.errors import WrongInput, sentence_of
 from bridge.commands.exit_codes import ExitCode
-from bridge.commands.migration_options import add_sides, sides_of
+from bridge.commands.migration_options import add_renumber, add_sides, sides_of
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command
 from bridge.commands.target import NamespaceLogin
@@ -46,6 +46,7 @@ def register(verbs: Commands) -> None:
         "--peek", action="store_true",
         help="look at all messages: deferred ones, sizes and the rate are known then",
     )  # fmt: skip
+    add_renumber(parser, "plan a run that gives messages new numbers, beside the target's own")
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
@@ -84,6 +85,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         requests=reading.requests,
         measured_per_s=looks.measured_per_s,
         unfit=unfit,
+        renumbers=arguments.renumber,
     )
     _write(made, looks, source, target, output)
     return ExitCode.DIFFERENCES if made.count("refusal") else ExitCode.DONE

@@ -13,8 +13,8 @@ from bridge.commands.clock import now_ms
 from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
 from bridge.commands.migrate_plan import unfit_as_target
-from bridge.commands.migration_connection import ConnectedSides
-from bridge.commands.migration_options import add_sides
+from bridge.commands.migration_connection import ConnectedSides, renumbering_name
+from bridge.commands.migration_options import add_renumber, add_sides
 from bridge.commands.output import Output, Progress
 from bridge.commands.parser import Commands, add_command, add_yes
 
@@ -54,6 +54,16 @@ def register(verbs: Commands) -> None:
         ),
     )
     add_sides(parser)
+    add_renumber(
+        parser,
+        "give the messages numbers above those that the target has given; the old one is in the "
+        "application property repl-sequence, and `busbridge migrate map` shows both",
+    )
+    parser.add_argument(
+        "--give-up", action="store_true",
+        help="with --renumber: end the holds of a run that cannot go on, and say how to remove "
+        "its copies, which are beside the target's own messages",
+    )  # fmt: skip
     parser.add_argument(
         "--still", type=float, default=STILL_S, metavar="SECONDS",
         help=f"for how long nothing may change at the source before it begins ({STILL_S:.0f})",
@@ -63,6 +73,11 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Copy, verify, cancel what is scheduled at the source, and end the holds."""
+    if arguments.give_up and not arguments.renumber:
+        raise WrongInput(
+            "--give-up is for runs with --renumber: after any other delete the entities at the "
+            "target."
+        )
     async with ConnectedSides.connected(arguments) as sides:
         with output.interruption.deferred() as asked:
             return await _Migration(arguments, output, sides).run(asked)
@@ -79,7 +94,8 @@ class _Migration:
         self._sides = sides
         self._source, self._target = sides.source, sides.target
         self._at_source, self._at_target = sides.at_source, sides.at_target
-        self._run = sides.run
+        self._renumbers: bool = arguments.renumber
+        self._run = renumbering_name(sides.source) if arguments.renumber else sides.run
 
     async def run(self, asked: asyncio.Event) -> int:
         """Return the exit code."""
@@ -96,6 +112,8 @@ class _Migration:
         units = [each for each in order.copied(here.namespace) if each.path.lower() in meant]
         mark = VerifiedMark(self._at_target, mark_name(self._run, self._arguments.entity), meant)
         found = await mark.find()
+        if self._arguments.give_up:
+            return await self._give_up(units, meant, is_verified=found is not None)
         there, created = await self._sides.read_target(self._output, here, meant)
         due_after_ms, total = 0, None
         before, empty = here, frozenset[str]()
@@ -122,11 +140,39 @@ class _Migration:
             held_empty=empty,
         )
         recount = partial(self._recount, before, meant)
-        record = CopyRecord(self._at_target, self._sides.to_target, self._run)
-        copies = EntityCopies(mark, record, sides, self._output, recount)
+        record = CopyRecord(self._at_target, self._sides.to_target, self._sides.run)
+        copies = EntityCopies(mark, record, sides, self._output, recount, self._renumbered_by)
         if not await copies.run(units, meant, due_after_ms, total, asked):
             return self._stopped()
         return ExitCode.DONE
+
+    async def _give_up(
+        self, units: Sequence[model.Queue | model.Topic], meant: set[str], *, is_verified: bool
+    ) -> int:
+        """End the holds.
+
+        Raises:
+            CommandError: all is verified, so that the source may lack what was scheduled.
+        """
+        from bridge.commands.migration_copying import places_of
+        from bridge.commands.migration_giving_up import give_up
+
+        if is_verified:
+            raise CommandError(
+                "All is verified, and what was scheduled may be at the target alone by now: give "
+                "the command without --give-up, to bring it to its end."
+            )
+        self._output.confirm(
+            f"The holds at {self._target.name} end, with copies there that the source has, too. "
+            "All that receives there is stopped?"
+        )
+        places = [places_of(unit, lambda path: path.lower() in meant, self._run) for unit in units]
+        await give_up(self._sides.to_target, self._run, places, self._target.name, self._output)
+        return ExitCode.DONE
+
+    @property
+    def _renumbered_by(self) -> str:
+        return self._run if self._renumbers else ""
 
     def _stopped(self) -> int:
         self._output.say("Stopped. What was copied stays held: give the same command to go on.")
@@ -147,7 +193,7 @@ class _Migration:
         """
         from bridge.operations.migration import plan
 
-        made = plan.make(here, there, meant, now_ms=now_ms())
+        made = plan.make(here, there, meant, now_ms=now_ms(), renumbers=self._renumbers)
         refusals = [
             each
             for each in made.findings
@@ -248,14 +294,16 @@ class _Migration:
         from bridge.remote.errors import RemoteError
         from bridge.topology.definitions import entities
 
-        recorded = await CopyRecord(self._at_target, self._sides.to_target, self._run).read()
+        record = CopyRecord(self._at_target, self._sides.to_target, self._sides.run)
+        recorded = await record.read()
 
         def was_copied(path: str) -> bool:
             found = recorded.get(path.lower())
             made = made_ms(created.get(path.lower())) or 0
             return found is not None and made <= found[1]
 
-        holding = TargetHolding(self._sides.to_target, self._run, there, was_copied)
+        to_target, renumbers = self._sides.to_target, self._renumbers
+        holding = TargetHolding(to_target, self._run, there, was_copied, renumbers=renumbers)
         part = [each for each in entities(here.namespace) if each.path.lower() in meant]
         try:
             for unit in units:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
-from bridge.commands.migration_options import add_sides, sides_of
+from bridge.commands.migration_connection import renumbering_name
+from bridge.commands.migration_options import add_renumber, add_sides, sides_of
 from bridge.commands.output import Output, Progress
 from bridge.commands.parser import Commands, add_command
 from bridge.commands.target import NamespaceLogin
@@ -28,6 +29,7 @@ SHOWN_MAX: Final = 1_000
 """Differences that a table shows; lines of JSON have all."""
 
 COLUMNS: Final = ("entity", "queue", "source", "target", "differing")
+RENUMBERED_COLUMNS: Final = ("entity", "queue", "source", "target", "own", "differing")
 STATES_COLUMNS: Final = ("entity", "compared", "not_compared", "differing")
 SHOWN_COLUMNS: Final = {
     "difference": ("entity", "queue", "number", "is_at", "differs"),
@@ -62,6 +64,11 @@ def register(verbs: Commands) -> None:
         help="compare the states of sessions, too: each session is locked at both sides while its "
         "state is read, and one that somebody holds is named",
     )  # fmt: skip
+    add_renumber(
+        parser,
+        "compare what a run with --renumber has copied, by repl-sequence; other messages and "
+        "session states of the target are its own",
+    )
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
@@ -74,7 +81,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         topics = _meant(kinds, arguments.entity)
         if not topics:
             raise WrongInput(f"Neither {source.name!r} nor {target.name!r} has such an entity.")
-        verification = _Verification(both, arguments.leave_out, output)
+        renumbered_by = renumbering_name(source) if arguments.renumber else ""
+        verification = _Verification(both, arguments.leave_out, output, renumbered_by)
         with output.interruption.deferred() as asked:
             for path, is_topic in topics.items():
                 await verification.compare(path, is_topic, asked)
@@ -146,13 +154,20 @@ class _Reader:
 class _Verification:
     """Compares entity by entity.
 
+    Args:
+        left_out: parts of messages that are not compared.
+        renumbered_by: the run whose copies have new numbers; "": they have their own.
+
     Attributes:
         differing: how many messages differ, states of sessions, and entities that only one side
             has; and sessions whose states are not told.
     """
 
-    def __init__(self, both: Sequence[_Reader], left_out: Sequence[str], output: Output) -> None:
+    def __init__(
+        self, both: Sequence[_Reader], left_out: Sequence[str], output: Output, renumbered_by: str
+    ) -> None:
         self._both = both
+        self._renumbered_by = renumbered_by
         self._left_out = left_out
         self._output = output
         self._rows: list[dict[str, object]] = []
@@ -193,8 +208,13 @@ class _Verification:
         with self._output.progress(None, f"reading states of {path}") as progress:
             found = await compared_states(namespaces, path, asked, lambda: progress.advance())
         self._output.say_some("not compared", found.held)
-        self.differing += len(found.differences) + len(found.held)
-        for each in found.differences:
+        differences = [
+            each
+            for each in found.differences
+            if "source" in each.has_state or not self._renumbered_by
+        ]
+        self.differing += len(differences) + len(found.held)
+        for each in differences:
             self._show({
                 "part": "session",
                 "entity": path,
@@ -207,13 +227,15 @@ class _Verification:
             "entity": path,
             "compared": found.sessions,
             "not_compared": len(found.held),
-            "differing": len(found.differences),
+            "differing": len(differences),
         })  # fmt: skip
 
     async def _compare(
         self, path: str, place: str, is_dead: bool, asked: asyncio.Event, progress: Progress
     ) -> None:
         from bridge.commands.migration_peeking import pages
+        from bridge.operations.migration.copy_effects import CopyPlace
+        from bridge.operations.migration.renumbered_comparison import CopiesShown
         from bridge.operations.migration.verification import (
             SIDES,
             MessageComparison,
@@ -223,6 +245,8 @@ class _Verification:
         from bridge.remote.errors import RemoteNotFound
 
         comparison = MessageComparison(self._left_out)
+        copy_place = CopyPlace(path=place, is_dead=is_dead, renumbered_by=self._renumbered_by)
+        copies = CopiesShown(copy_place)
         managements = [each.management(place) for each in self._both]
         read = {
             side: pages(management, asked)
@@ -236,7 +260,12 @@ class _Verification:
                 missing.append(side)
                 page = ()
             progress.advance(len(page))
-            seen = [fingerprint(each, is_dead=is_dead) for each in page]
+            if side == "target" and self._renumbered_by:
+                seen = copies.fingerprints(page)
+                if page and not seen:
+                    continue
+            else:
+                seen = [fingerprint(each, is_dead=is_dead) for each in page]
             try:
                 for found in comparison.add(side, seen):
                     self._note(path, is_dead, found)
@@ -245,6 +274,8 @@ class _Verification:
         for management in managements:
             await management.close()
         self._count(path, is_dead, comparison, missing)
+        if self._renumbered_by:
+            self._rows[-1]["own"] = copies.own
 
     def _note(self, path: str, is_dead: bool, found: MessageDifference) -> None:
         row: dict[str, object] = {
@@ -282,7 +313,8 @@ class _Verification:
         if not output.is_table:
             output.table([*self._rows, *self._states])
         else:
-            output.table([_readable(row) for row in self._rows], COLUMNS, alarming=("differing",))
+            counted = RENUMBERED_COLUMNS if self._renumbered_by else COLUMNS
+            output.table([_readable(row) for row in self._rows], counted, alarming=("differing",))
             for part, columns in SHOWN_COLUMNS.items():
                 shown = [{**row, **_texts(row)} for row in self._shown if row["part"] == part]
                 if shown:

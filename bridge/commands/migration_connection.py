@@ -115,6 +115,11 @@ def run_name(source: NamespaceLogin) -> str:
     return f"migrate-{_digest(source)}"
 
 
+def renumbering_name(source: NamespaceLogin) -> str:
+    """Return the name of the run that copies a source under new numbers, likewise."""
+    return f"{run_name(source)}-renumber"
+
+
 def back_name(source: NamespaceLogin) -> str:
     """Return the name of the run that goes back to a source, likewise."""
     return f"migrate-back-{_digest(source)}"

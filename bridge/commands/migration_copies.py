@@ -39,6 +39,7 @@ class EntityCopies:
         sides: both namespaces.
         recount: counts the source once more when all are verified, and returns the paths of queues
             and topics with other counts than before, in lower case.
+        renumbered_by: the run, where it gives new numbers; "": they keep theirs.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class EntityCopies:
         sides: CopySides,
         output: Output,
         recount: Callable[[], Awaitable[set[str]]],
+        renumbered_by: str = "",
     ) -> None:
         self._sides = sides
         self._mark = mark
         self._record = record
         self._output = output
         self._recount = recount
+        self._renumbered_by = renumbered_by
         self._changed: set[str] = set()
         self._gate = asyncio.Semaphore(TOGETHER)
 
@@ -81,7 +84,7 @@ class EntityCopies:
         seen_again = CopyMeeting(len(units), self._gate, asked, partial(self._note_end, copies))
         with self._output.progress(total, "copying and verifying messages") as progress:
             for unit in units:
-                places = places_of(unit, lambda path: path.lower() in meant)
+                places = places_of(unit, lambda path: path.lower() in meant, self._renumbered_by)
                 copy = EntityCopy(
                     places,
                     due_after_ms=due_after_ms,
@@ -120,7 +123,9 @@ class EntityCopies:
         numbers = (each for copy in copies for each in copy.copy.numbers())
         copied = ((place.path.removesuffix(DEAD_LETTER), found) for place, found in numbers)
         states = (each for copy in copies for each in copy.copy.state_digests())
-        await self._record.write(last_copied(copied, states))
+        await self._record.write(
+            last_copied(copied, states, is_renumbered=bool(self._renumbered_by))
+        )
         await self._mark.make()
 
     async def _with_others(
@@ -151,8 +156,9 @@ class EntityCopies:
         output.table(rows)
         output.say_some("to be known", [note for each in copies for note in each.notes])
         total = sum(each.copy.messages for each in copies)
+        under = "numbers above its own" if self._renumbered_by else "their numbers"
         output.say(
-            f"{total:,} messages are at the target under their numbers, which may be received now. "
+            f"{total:,} messages are at the target under {under}, which may be received now. "
             "Start what receives, then what sends."
         )
 

@@ -31,10 +31,12 @@ from bridge.operations.migration.copy_effects import (
     CountSource,
     HoldTarget,
     ImportBatch,
+    LastNumbers,
     ListSourceSessions,
     ListTargetStates,
     PeekedMessage,
     PeekPage,
+    ReadLastNumbers,
     ReadSourceStates,
     ReleaseTarget,
     StoreTargetStates,
@@ -42,6 +44,7 @@ from bridge.operations.migration.copy_effects import (
     peeked,
 )
 from bridge.operations.migration.entity_copy import EntityCopy
+from bridge.operations.migration.renumbered_message import check_renumberable, peeked_copy
 from bridge.operations.migration.state_counts import StateCounts, told
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.errors import (
@@ -64,24 +67,34 @@ IMPORT_S: Final = 120.0
 UNANSWERED_MAX: Final = 10
 """Transfers in a row without an answer."""
 
+NOT_ABOVE: Final = "com.microsoft:argument-out-of-range"
+"""What a number is refused with that is not above the target's last one."""
+
+RENUMBER: Final = "A target that has given numbers itself takes copies under new ones: --renumber."
+
 _OF_ONE_PEEK: Final = ("x-opt-locked-until", "x-opt-lock-token")
 
 
-def places_of(entity: model.Queue | model.Topic, chosen: Callable[[str], bool]) -> list[CopyPlace]:
+def places_of(
+    entity: model.Queue | model.Topic, chosen: Callable[[str], bool], renumbered_by: str = ""
+) -> list[CopyPlace]:
     """Return where the messages of a queue, or of a topic's subscriptions, are.
 
     Args:
         chosen: whether a path is part of the migration.
+        renumbered_by: the run that gives new numbers; "": they keep theirs.
     """
+    own = CopyPlace(path=entity.path, renumbered_by=renumbered_by)
     if isinstance(entity, model.Queue):
         return [
-            CopyPlace(path=entity.path, has_sessions=entity.requires_session),
-            CopyPlace(path=entity.path + DEAD_LETTER, is_dead=True),
+            replace(own, has_sessions=entity.requires_session),
+            replace(own, path=entity.path + DEAD_LETTER, is_dead=True),
         ]
-    places = [CopyPlace(path=entity.path)]
+    places = [own]
     for series, each in enumerate(entity.subscriptions, start=1):
         if chosen(each.path):
-            alive = CopyPlace(
+            alive = replace(
+                own,
                 path=each.path,
                 series=series,
                 is_ordered_by_topic=True,
@@ -192,6 +205,9 @@ class RunningCopy:
                 return await self._sessions(place)
             case CountSource(place):
                 return await self._count(place)
+            case ReadLastNumbers(place):
+                management = self._sides.target.management_of(self._places[place].path)
+                return LastNumbers(tuple(await management.last_numbers(self._sides.run)))
             case ImportBatch(messages):
                 return await self._import(messages)
             case ReadSourceStates(place, session_ids):
@@ -216,13 +232,17 @@ class RunningCopy:
         return CopyDone()
 
     @property
+    def _is_renumbering(self) -> bool:
+        return bool(self._places[0].renumbered_by)
+
+    @property
     def _held(self) -> list[str]:
         """The paths that are held: the queue or topic last, which tells that all are."""
         return held_paths(self._places)
 
     async def _hold(self) -> TargetHeld:
         is_new = not await self._is_attached()
-        if is_new:
+        if is_new and not self._is_renumbering:
             await check_free(self._places, self._sides.at_target, _not_held)
         for path in self._held:  # a subscription may be new since the run was begun first
             await self._sides.target.management_of(path).hold(self._sides.run)
@@ -248,6 +268,11 @@ class RunningCopy:
             wanted.from_number, wanted.count, wanted.session_id
         )
         is_dead, is_compared = place.is_dead, wanted.is_compared
+        if place.renumbered_by and wanted.side == "target":
+            return [peeked_copy(each, place, is_compared=is_compared) for each in found]
+        if place.renumbered_by:
+            for each in found:
+                check_renumberable(place, each)
         return [peeked(each, is_dead=is_dead, is_compared=is_compared) for each in found]
 
     async def _sessions(self, place: int) -> list[str]:
@@ -274,7 +299,7 @@ class RunningCopy:
         except RemoteError as error:
             if not error.in_doubt and not isinstance(error, RemoteTimeout):
                 if not error.retryable:
-                    return CopyRefused(sentence_of(error))
+                    return CopyRefused(self._refusal(error))
                 raise
             self._unanswered += 1
             if self._unanswered == UNANSWERED_MAX:
@@ -283,6 +308,11 @@ class RunningCopy:
             return CopyUnanswered()
         self._unanswered = 0
         return CopyDone()
+
+    def _refusal(self, error: RemoteError) -> str:
+        """Return why the target refuses a transfer, with what helps."""
+        is_low = error.condition == NOT_ABOVE and not self._is_renumbering
+        return sentence_of(error) + (f" {RENUMBER}" if is_low else "")
 
     async def _attach_again(self) -> None:
         """Attach another link: behind a transfer without an answer a link takes none."""

@@ -75,7 +75,7 @@ async def check_free(
             raise CopyStopped(
                 f"{place.path}: the target has {found:,} messages, and no run holds it. An "
                 "earlier run has ended there (`busbridge migrate verify` compares), or they "
-                "are its own: receive or purge them first."
+                "are its own: receive or purge them first, or give --renumber."
             )
 
 
@@ -93,9 +93,11 @@ class TargetHolding:
         run: the name of the run.
         there: the target, as it was read.
         was_copied: whether a run has come to its end with an entity, as the target has it now.
+        renumbers: messages of the target's own stay.
 
     Attributes:
-        empty: the queues and topics that were not held before, and have no messages, in lower case.
+        empty: the queues and topics that were not held before, and have no messages, or none of
+            this run's, in lower case.
     """
 
     def __init__(
@@ -104,9 +106,12 @@ class TargetHolding:
         run: str,
         there: MigrationSide,
         was_copied: Callable[[str], bool] = lambda path: False,
+        *,
+        renumbers: bool = False,
     ) -> None:
         self._target = target
         self._was_copied = was_copied
+        self._renumbers = renumbers
         self._run = run
         self._there = there
         self._known = there.by_path()
@@ -121,7 +126,8 @@ class TargetHolding:
             RemoteError: the target refuses, or does not answer.
         """
         is_held = partial(holds, self._target, unit.path, self._run)
-        await check_free(places, self._there.of, is_held)
+        if not self._renumbers:
+            await check_free(places, self._there.of, is_held)
         if unit.path.lower() not in self._known:
             return
         await self._check_others(unit, places)
@@ -129,6 +135,11 @@ class TargetHolding:
             return
         there = [each for each in places if self._is_there(each)]
         for place in there:
+            if self._renumbers and self._was_copied(place.path.removesuffix(DEAD_LETTER)):
+                raise CopyStopped(
+                    f"{place.path}: an earlier run has ended there, and what it has copied may be "
+                    "received by now: leave it out."
+                )
             # A number that was used is refused; of a state nobody could tell that it is an old one.
             if place.has_sessions and self._was_copied(place.path):
                 raise CopyStopped(
@@ -138,7 +149,7 @@ class TargetHolding:
         for path in held_paths(there):
             self._paths.append(path)
             await self._target.management_of(path).hold(self._run)
-        for place in there:
+        for place in there if not self._renumbers else ():
             if shown := await self._target.management_of(place.path).peek(1, 1):
                 raise CopyStopped(
                     f"{place.path}: the target has messages of its own, such as "

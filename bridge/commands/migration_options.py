@@ -22,6 +22,11 @@ def add_sides(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_renumber(parser: argparse.ArgumentParser, help_text: str) -> None:
+    """Add the option for targets that have given numbers themselves."""
+    parser.add_argument("--renumber", action="store_true", help=help_text)
+
+
 def sides_of(arguments: argparse.Namespace) -> tuple[NamespaceLogin, NamespaceLogin]:
     """Return source and target.
 

@@ -6,7 +6,7 @@ goes on behind it; so it may be killed at any instant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from enum import Enum
 from itertools import islice
 from typing import Final
@@ -34,7 +34,7 @@ from bridge.operations.migration.copy_effects import (
 from bridge.operations.migration.entity_reading import PAGE_BYTES, CopySteps, EntityReading
 from bridge.operations.migration.kept_messages import KeptMessages
 from bridge.operations.migration.message_ledger import PlaceLedger, in_order
-from bridge.operations.migration.renumbering import Renumbering
+from bridge.operations.migration.renumbering import Renumbering, seeing
 from bridge.operations.migration.session_states import StateCopy
 
 TRANSFER: Final = 100
@@ -247,19 +247,9 @@ class EntityCopy:
         """
         for place, ledger in enumerate(self._ledgers):
             ledger.forget_seen()
-            yield from self._reading.look("target", place, self._seeing(ledger, is_new=is_new))
-
-    def _seeing(
-        self, ledger: PlaceLedger, *, is_new: bool = False
-    ) -> Callable[[PeekedMessage], None]:
-        """Return what sees a message of the target; the target's own are passed over."""
-        renumbering = self._renumbering
-
-        def see(message: PeekedMessage) -> None:
-            if renumbering is None or renumbering.is_copy(ledger, message):
-                ledger.see_copy(message, is_new=is_new)
-
-        return see
+            yield from self._reading.look(
+                "target", place, seeing(ledger, self._renumbering, is_new=is_new)
+            )
 
     def _shows_any(self) -> Generator[CopyEffect, CopyAnswer, bool]:
         """Whether the target has anything: another run of the same name has copied it."""
@@ -370,7 +360,7 @@ class EntityCopy:
                 yield CopyPause()
                 if self._renumbering is not None:
                     first = self._renumbering.number(ledger.place, first)
-                see = self._seeing(ledger)
+                see = seeing(ledger, self._renumbering)
                 yield from self._reading.look("target", place, see, next_number=first)
 
     # -- afterwards

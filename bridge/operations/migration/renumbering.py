@@ -7,7 +7,7 @@ what they were by two application properties (`renumbered_message`).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -158,3 +158,20 @@ class Renumbering:
             target_number=number,
             order=message.order if order is None else order,
         )
+
+
+def seeing(
+    ledger: PlaceLedger, renumbering: Renumbering | None, *, is_new: bool = False
+) -> Callable[[PeekedMessage], None]:
+    """Return what sees a message of the target; the target's own are passed over.
+
+    Args:
+        renumbering: `None`: numbers stay, and the target has no messages of its own.
+        is_new: see `PlaceLedger.see_copy`.
+    """
+
+    def see(message: PeekedMessage) -> None:
+        if renumbering is None or renumbering.is_copy(ledger, message):
+            ledger.see_copy(message, is_new=is_new)
+
+    return see

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bridge.model import entity as model
-from bridge.operations.migration.last_copied import LastCopied, not_copied
+from bridge.operations.migration.last_copied import LastCopied, no_way_back, not_copied
 from bridge.operations.migration.plan import MigrationSide
 from bridge.operations.migration.run_mark import made_ms
 
@@ -63,7 +63,8 @@ def choose(
             continue
         each: list[model.Entity] = [unit, *subscriptions_of(unit)]
         paths = [one.path.lower() for one in each if one.path.lower() in meant]
-        told = not_copied(paths, recorded, created, made_at_source)
+        told = no_way_back(paths, recorded)
+        told = told or not_copied(paths, recorded, created, made_at_source)
         told = told or list(_disabled([ours[one] for one in paths], "source"))
         told = told or list(_disabled([theirs[one] for one in paths], "target"))
         if told:
