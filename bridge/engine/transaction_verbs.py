@@ -34,6 +34,25 @@ class PreparedSend:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedSchedule:
+    """Messages that a transaction schedules, checked; made by `reserve`.
+
+    Attributes:
+        target: the pinned queue or topic.
+        items: the messages, in order.
+        numbers: the sequence number that was reserved for each.
+        size_bytes: what they take in the envelope of the commit.
+        incarnation: the entity's that has reserved the numbers.
+    """
+
+    target: EntityPath
+    items: Sequence[Item]
+    numbers: Sequence[int]
+    size_bytes: int
+    incarnation: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PinnedLock:
     """A lock that a transaction keeps; made by `pin`.
@@ -69,8 +88,9 @@ class TransactionWork:
         pinned: the queue or topic whose transaction it is, without a sub-queue.
         sends: messages for the pinned entity, and for others.
         settlements: each pinned lock once.
-        cancels: the numbers of scheduled messages of the pinned entity.
         states: the states that sessions get; of two for a session the later one counts.
+        cancels: the numbers of scheduled messages of the pinned entity, its own included.
+        schedules: messages that the pinned entity gets later.
     """
 
     identity: bytes
@@ -79,6 +99,7 @@ class TransactionWork:
     settlements: Sequence[tuple[PinnedLock, Disposition]] = ()
     cancels: Sequence[int] = ()
     states: Sequence[PinnedSession] = ()
+    schedules: Sequence[PreparedSchedule] = ()
 
 
 class TransactionVerbs(Protocol):
@@ -111,6 +132,15 @@ class TransactionVerbs(Protocol):
 
     def pin_here(self, path: EntityPath, lock_token: UUID) -> PinnedLock | None:
         """As `pin`, at once; `None`: it is a lock of another bridge, which has to be asked."""
+
+    async def reserve(self, pinned: EntityPath, batch: Sequence[Outgoing]) -> PreparedSchedule:
+        """Check messages that a transaction schedules, and reserve their sequence numbers.
+
+        Nobody else gets the numbers, whatever becomes of the transaction.
+
+        Raises:
+            ServiceBusError: as for `NamespaceVerbs.schedule`.
+        """
 
     async def pin(self, path: EntityPath, lock_token: UUID) -> PinnedLock:
         """Keep a lock until `commit` or `release`, for 150 s at most.

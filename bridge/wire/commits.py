@@ -3,6 +3,8 @@
     SENDS      an envelope of messages, with the identity of this one (`wire.envelope`)
     TRANSFERS  path of the target: u16 + UTF-8 | its envelope: u32 + bytes, repeated
     OUTCOMES   locked message 23 bytes | inquiry 8 bytes | kind u8 | details: u32 + bytes, repeated
+    SCHEDULES  messages for later, under the numbers that were reserved for them
+               (`wire.reservations`)
     CANCELS    sequence number of a scheduled message i64, repeated
     STATES     source 7 bytes | shard u16 | inquiry 8 bytes | below i64 | session id's size u16 |
                has a state u8 | state's size u32 | session id UTF-8 | state, repeated
@@ -28,6 +30,12 @@ from bridge.model.session_id import fold
 from bridge.wire import envelope, sections
 from bridge.wire.envelope import SOURCE_BYTES, Item, MalformedEnvelope, Operation
 from bridge.wire.journal import decode_numbers, encode_numbers
+from bridge.wire.reservations import (
+    NO_SCHEDULES,
+    ReservedSchedules,
+    decode_schedules,
+    encode_schedules,
+)
 from bridge.wire.sections import MalformedEntry
 
 FEATURE = "com.busbridge:transactions"
@@ -178,6 +186,7 @@ class CommitContent:
     outcomes: Sequence[LockOutcome] = ()
     cancels: Sequence[int] = ()
     states: Sequence[StateOutcome] = ()
+    schedules: ReservedSchedules = NO_SCHEDULES
 
 
 class CommitSection(IntEnum):
@@ -187,6 +196,7 @@ class CommitSection(IntEnum):
     TRANSFERS = 2
     OUTCOMES = 3
     CANCELS = 4
+    SCHEDULES = 5
     STATES = 6
 
 
@@ -203,6 +213,7 @@ def encode(identity: bytes, content: CommitContent) -> bytes:
         CommitSection.OUTCOMES: encode_outcomes(content.outcomes),
         CommitSection.CANCELS: encode_numbers(content.cancels),
         CommitSection.STATES: encode_states(content.states),
+        CommitSection.SCHEDULES: encode_schedules(identity, content.schedules),
     }
     raw = sections.encode_bare([each for each in found.items() if each[1]])
     return envelope.encode_sections(Operation.COMMIT, identity, raw)
@@ -224,6 +235,7 @@ def decode(raw: bytes) -> CommitContent:
             decode_outcomes(found.get(CommitSection.OUTCOMES, b"")),
             decode_numbers(found.get(CommitSection.CANCELS, b"")),
             decode_states(found.get(CommitSection.STATES, b"")),
+            decode_schedules(found.get(CommitSection.SCHEDULES, b"")),
         )
     except (MalformedEntry, UnicodeDecodeError) as error:
         raise MalformedEnvelope(str(error)) from error

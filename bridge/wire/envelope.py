@@ -91,6 +91,7 @@ class Operation(IntEnum):
     COMMIT = 8  # from here on: envelopes of transactions
     INQUIRE = 9
     CARRIED_OUT = 10
+    RESERVE = 11
 
 
 _ITEMS_ALONE = (Operation.SEND, Operation.SCHEDULE, Operation.IMPORT)

@@ -101,6 +101,9 @@ IMPORTED = "x-busbridge-imported"
 """True ('t'), on a message that a migration has imported under the number of its source."""
 
 WAITING = "x-busbridge-waiting"
+
+RESERVED = "x-busbridge-reserved"
+"""On a waiting message whose number was reserved: the journal has it behind higher numbers."""
 """Bytes ('x'), on a scheduled message that waits: number, due time, TTL, identity."""
 
 DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"

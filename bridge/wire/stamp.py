@@ -49,6 +49,9 @@ OWN_TTL = _key(headers.OWN_TIME_TO_LIVE, "t") + b"\x01"
 IMPORTED = _key(headers.IMPORTED, "t") + b"\x01"
 """The header field of an imported message."""
 
+RESERVED = _key(headers.RESERVED, "t") + b"\x01"
+"""The header field of a waiting message whose number was reserved before."""
+
 _SCHEDULED_NUMBER = _key(headers.SCHEDULED_NUMBER, "l")
 
 _NUMBERED_IDENTITY = _key(headers.NUMBERED, "t") + b"\x01" + _IDENTITY

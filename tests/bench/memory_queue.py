@@ -244,11 +244,15 @@ class MemoryQueue:
         until_ms = int(time.time() * 1000) + self.definition.lock_duration_ms
         return [until_ms] * len(tokens)
 
-    def schedule(self, item: Outgoing) -> int:
-        """Keep a message for later."""
-        assert item.scheduled_ms is not None
+    def reserve(self) -> int:
+        """Return a number that no other message gets."""
         self.last_number += 1
-        number = self.last_number
+        return self.last_number
+
+    def schedule(self, item: Outgoing, number: int | None = None) -> int:
+        """Keep a message for later, under a number that was reserved."""
+        assert item.scheduled_ms is not None
+        number = self.reserve() if number is None else number
         delay_s = max(item.scheduled_ms / 1000 - time.time(), 0)
         timer = self._loop.call_later(delay_s, self._on_due, number)
         self.scheduled[number] = (item, timer)

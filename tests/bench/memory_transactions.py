@@ -10,6 +10,7 @@ from uuid import UUID
 from bridge.engine.transaction_verbs import (
     PinnedLock,
     PinnedSession,
+    PreparedSchedule,
     PreparedSend,
     TransactionWork,
 )
@@ -53,6 +54,7 @@ class MemoryTransactions:
         self.declares_refused: ServiceBusError | None = None
         self.commits_end: ServiceBusError | None = None
         self.sessions: list[tuple[bytes, PinnedSession]] = []
+        self._scheduled: dict[int, Outgoing] = {}
         self._namespace = namespace
 
     def check(self) -> None:
@@ -69,6 +71,13 @@ class MemoryTransactions:
         if any(each.size_bytes > most_bytes for each in batch):
             raise MessageSizeExceeded("A message is too large.")
         return MemorySend(target=target, items=(), size_bytes=size_bytes, batch=batch)
+
+    async def reserve(self, pinned: EntityPath, batch: Sequence[Outgoing]) -> PreparedSchedule:
+        """Give numbers to messages."""
+        numbers = [self._namespace.queue(pinned).reserve() for _ in batch]
+        self._scheduled |= dict(zip(numbers, batch, strict=True))
+        size_bytes = sum(each.size_bytes for each in batch)
+        return PreparedSchedule(pinned, (), numbers, size_bytes, "")
 
     def pin_here(self, path: EntityPath, lock_token: UUID) -> PinnedLock:
         """Keep a lock."""
@@ -111,7 +120,8 @@ class MemoryTransactions:
 
     def size_bytes(self, work: TransactionWork) -> int:
         """Return the size of the messages."""
-        return sum(each.size_bytes for each in work.sends)
+        sends, schedules = work.sends, work.schedules
+        return sum(each.size_bytes for each in sends) + sum(each.size_bytes for each in schedules)
 
     async def commit(self, work: TransactionWork) -> None:
         """Carry out a commit."""
@@ -120,11 +130,14 @@ class MemoryTransactions:
         if self.commits_end is not None:
             raise self.commits_end
         queue = self._namespace.queue(work.pinned)
+        own = {number for each in work.schedules for number in each.numbers}
         try:
-            queue.cancel(work.cancels)
+            queue.cancel([each for each in work.cancels if each not in own])
         except MessageNotFound as error:
             raise TransactionRolledBack(str(error)) from error
         self.commits.append(work)
+        for number in own.difference(work.cancels):
+            queue.schedule(self._scheduled[number], number)
         for send in work.sends:
             assert isinstance(send, MemorySend)
             await self._namespace.send(send.target, send.batch)

@@ -497,7 +497,7 @@ async def _state(it: Transacting, txn_id: bytes | None) -> bytes | None:
 
 
 async def _reply(
-    it: Transacting, txn_id: bytes, operation: str, body: Any, queue: str
+    it: Transacting, txn_id: bytes, operation: str, body: Any, queue: str = "q"
 ) -> AmqpMessage:
     await it.peer.manage(queue, "com.microsoft:peek-message", {})  # attaches the links
     asked = AmqpMessage(application_properties={"operation": operation}, value=body)
@@ -532,6 +532,38 @@ async def test_a_settlement_and_a_cancel_by_management() -> None:
         assert not it.queue("q").locked
 
 
+async def test_schedules_are_numbered_at_once_and_are_there_with_the_commit() -> None:
+    """But one that is cancelled in the same transaction, or rolled back."""
+    async with transacting() as it:
+        txn_id = await it.declare()
+        name, body = "com.microsoft:schedule-message", {"messages": _scheduled() * 2}
+        reply = await _reply(it, txn_id, name, body)
+        first, second = reply.value["sequence-numbers"].items
+        assert first < second
+        await it.peer.outcome(it.send(txn_id, b"x"))
+        cancel = {"sequence-numbers": Array("long", (second,))}
+        found = await _request(it, txn_id, "com.microsoft:cancel-scheduled-message", cancel)
+        assert found["statusCode"] == 200
+        assert not it.queue("q").scheduled
+        await it.commit(txn_id)
+        assert list(it.queue("q").scheduled) == [first]
+        txn_id = await it.declare()
+        await _reply(it, txn_id, name, body)
+        await it.rollback(txn_id)
+        assert list(it.queue("q").scheduled) == [first]
+
+
+async def test_scheduled_messages_count_among_the_most_of_a_transaction() -> None:
+    """Beside those that are sent."""
+    async with transacting() as it:
+        txn_id = await it.declare()
+        for _ in range(MESSAGES_MAX - 1):
+            it.send(txn_id, b"x", settled=True)
+        body = {"messages": _scheduled() * 2}
+        found = await _request(it, txn_id, "com.microsoft:schedule-message", body)
+        assert "more than 100 messages" in found["statusDescription"]
+
+
 def _scheduled() -> list[dict[str, Any]]:
     annotations = Described(Ulong(0x72), {"x-opt-scheduled-enqueue-time": FAR})
     return [{"message-id": "m", "message": writing.encode(annotations) + message(b"later")}]
@@ -540,7 +572,6 @@ def _scheduled() -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("operation", "body"),
     [
-        ("com.microsoft:schedule-message", {"messages": []}),
         ("com.microsoft:batch-delete-messages", {}),
         (
             "com.microsoft:receive-by-sequence-number",
@@ -569,7 +600,6 @@ async def test_what_is_in_no_transaction_is_refused_by_name_and_dooms(
 @pytest.mark.parametrize(
     ("operation", "remedy"),
     [
-        ("com.microsoft:schedule-message", "with their scheduled enqueue time set"),
         ("com.microsoft:receive-by-sequence-number", "Receive with peek-lock"),
     ],
 )

@@ -125,6 +125,7 @@ async def open_door(
             endpoint,
             management,
             name="test",
+            waiting=lambda entity, number, count: sidecar.waiting(entity, number, count),
             session_shards=session_shards,
             owns_vhost=owns_vhost,
             supervisor=supervisor,

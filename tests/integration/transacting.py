@@ -12,12 +12,19 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from bridge.broker.connection.endpoint import Endpoint, parse_url
 from bridge.engine.api import Complete, Disposition, Received
-from bridge.engine.transaction_verbs import PinnedLock, PinnedSession, TransactionWork
+from bridge.engine.transaction_verbs import (
+    PinnedLock,
+    PinnedSession,
+    PreparedSchedule,
+    TransactionWork,
+)
 from bridge.engine.transactions.state_pins import StatePin
 from bridge.engine.transactions.transacting import Transacting
 from bridge.model import entity as model
@@ -56,6 +63,7 @@ class TransactionClient:
         self.cancels: list[int] = []
         self.states: list[PinnedSession] = []
         self.session_id: str | None = None
+        self.schedules: list[PreparedSchedule] = []
         self.identity = os.urandom(16)
 
     async def settle(
@@ -76,6 +84,14 @@ class TransactionClient:
         """The pins of sessions, as the engine knows them."""
         return [each for each in self.states if isinstance(each, StatePin)]
 
+    async def schedule(self, *bodies: str, after_ms: int) -> list[int]:
+        """Schedule messages; return their numbers."""
+        due_ms = int(time.time() * 1000) + after_ms
+        batch = [replace(outgoing(each), scheduled_ms=due_ms) for each in bodies]
+        found = await self.verbs.reserve(self.path, batch)
+        self.schedules.append(found)
+        return list(found.numbers)
+
     def work(self) -> TransactionWork:
         """Return what a commit carries."""
         batch = [
@@ -90,6 +106,7 @@ class TransactionClient:
             settlements=self.settlements,
             cancels=self.cancels,
             states=self.states,
+            schedules=self.schedules,
         )
 
     async def commit(self) -> None:

@@ -20,7 +20,7 @@ from bridge.broker.streams.stream_reader import FIRST, OFFSET, StreamEntry, at, 
 from bridge.engine import texts
 from bridge.engine.api import Received
 from bridge.engine.browse.dead_letter_looks import DeadHeld, DeadLetterLooks, LookThrough
-from bridge.engine.browse.journal_scan import STOP, JournalScan
+from bridge.engine.browse.journal_scan import STOP, JournalScan, reserved_number
 from bridge.engine.browse.page import Page
 from bridge.engine.browse.unrecorded_settlements import HeldCount, Listed, UnrecordedSettlements
 from bridge.engine.browse.view import BrowseView, Copy
@@ -221,7 +221,7 @@ class Browsing:
 
         def take(entry: StreamEntry) -> bool:
             table = entry.properties.headers or {}
-            number = view.journal.see(entry)
+            number = max(view.journal.see(entry), reserved_number(entry))
             if number in waiting and headers.WAITING in table:
                 page.add(_scheduled(entry, number))
             elif number >= start and is_active_entry(table) and number not in view.places:
@@ -298,16 +298,22 @@ class Browsing:
 
     @staticmethod
     async def _scheduled_of(page: Page, scan: JournalScan, numbers: list[int]) -> None:
-        left = deque(numbers)
+        left, missing = deque(numbers), set(numbers)
 
         def take(number: int, entry: StreamEntry) -> int:
             if left[0] == number and headers.WAITING in (entry.properties.headers or {}):
+                missing.discard(number)
                 page.add(_scheduled(entry, number))
             while left and left[0] <= number:
                 left.popleft()
             return left[0] if left else STOP
 
+        def take_reserved(number: int, entry: StreamEntry) -> None:
+            page.add(_scheduled(entry, number))
+
         await scan.scan(numbers[0], take, prefetch=page.prefetch)
+        if missing:
+            await scan.scan_reserved(missing, take_reserved)
 
 
 async def _read_on(page: Page, start: int, named: Named, read: Read) -> None:

@@ -115,6 +115,28 @@ class JournalScan:
         while wanted != STOP:
             wanted = await self._scan(wanted, take, prefetch)
 
+    async def scan_reserved(
+        self, numbers: set[int], take: Callable[[int, StreamEntry], None]
+    ) -> None:
+        """Give scheduled messages whose numbers were reserved before to `take`, each once.
+
+        They stand behind higher numbers: the journal is read from there on until all are found.
+
+        Raises:
+            BrokerError: as `scan`.
+        """
+        left = set(numbers)
+
+        def on_entry(entry: StreamEntry) -> bool:
+            self.see(entry)
+            number = reserved_number(entry)
+            if number in left:
+                left.remove(number)
+                take(number, entry)
+            return not left
+
+        await self._read(at(self._anchors.floor(min(numbers)) or 0), on_entry)
+
     async def _scan(self, wanted: int, take: Take, prefetch: int) -> int:
         """Read from one place; return the number to go on from, or `STOP`."""
         if not len(self._anchors) and await self.bounds() is None:
@@ -160,6 +182,8 @@ class JournalScan:
     def see(self, entry: StreamEntry) -> int:
         """Note an entry's offset; return its number, -1 if it has none."""
         self.end = max(self.end, entry.offset)
+        if reserved_number(entry) >= 0:
+            return -1  # it stands behind higher numbers: see `scan_reserved`
         number = self._number(entry)
         if number >= 0:
             self._highest = max(self._highest, number)
@@ -246,6 +270,16 @@ class JournalScan:
 
         await self._read(at(offset), take, prefetch=1)
         return bool(found) and found[0] <= offset
+
+
+def reserved_number(entry: StreamEntry) -> int:
+    """Return the number of a scheduled message whose number was reserved before; -1 for others."""
+    if headers.RESERVED not in (entry.properties.headers or {}):
+        return -1
+    try:
+        return read_waiting(entry.properties)[0]
+    except ValueError:
+        return -1
 
 
 class _Read:

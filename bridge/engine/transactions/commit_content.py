@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.engine.settlement.disposition_fields import outcome_of
-from bridge.engine.transaction_verbs import PreparedSend, TransactionWork
+from bridge.engine.transaction_verbs import PreparedSchedule, PreparedSend, TransactionWork
 from bridge.engine.transactions.pins import LockPin
 from bridge.engine.transactions.state_pins import StatePin
 from bridge.message.envelopes import Outgoing
@@ -25,6 +25,7 @@ from bridge.wire.commits import (
 )
 from bridge.wire.envelope import Item
 from bridge.wire.mapping.inward import KEY_CHARACTERS_MAX
+from bridge.wire.reservations import ReservedSchedules
 
 HEAD_BYTES: Final = 128
 """At least the heads of the envelope, of its sections, and of the envelope of its sends."""
@@ -79,9 +80,16 @@ def size_bytes(work: TransactionWork) -> int:
         HEAD_BYTES
         + sum(each.size_bytes for each in work.sends)
         + sum(_OUTCOME_BYTES + len(each) for each in outcomes)
+        + sum(each.size_bytes for each in work.schedules)
         + len(work.cancels) * _CANCEL_BYTES
         + sum(_STATE_BYTES + len(each.state or b"") for each in work.states)
     )
+
+
+def is_empty(work: TransactionWork) -> bool:
+    """Whether a commit carries nothing out."""
+    schedules, cancels = _schedules_and_cancels(work)
+    return not (work.sends or work.settlements or schedules.items or cancels or work.states)
 
 
 def encode(work: TransactionWork, pinned: model.SendEntity) -> bytes:
@@ -100,7 +108,8 @@ def encode(work: TransactionWork, pinned: model.SendEntity) -> bytes:
     ]
     transfers = list(_transfers(work, pinned))
     states = [pin.outcome for pin in last_states(work)]
-    content = CommitContent(own, transfers, outcomes, work.cancels, states)
+    schedules, cancels = _schedules_and_cancels(work)
+    content = CommitContent(own, transfers, outcomes, cancels, states, schedules)
     return commits.encode(work.identity, content)
 
 
@@ -108,6 +117,28 @@ def last_states(work: TransactionWork) -> list[StatePin]:
     """Return the pin of each session with the state that it gets, by the last one of several."""
     pins = {each.outcome.message: each for each in work.states if isinstance(each, StatePin)}
     return list(pins.values())
+
+
+def scheduled(
+    target: EntityPath, items: Sequence[Item], numbers: Sequence[int], incarnation: str
+) -> PreparedSchedule:
+    """Return messages for later, under these numbers, as a part of a transaction."""
+    size_bytes = HEAD_BYTES + sum(map(envelope.item_bytes, items)) + len(numbers) * _CANCEL_BYTES
+    return PreparedSchedule(target, items, numbers, size_bytes, incarnation)
+
+
+def _schedules_and_cancels(work: TransactionWork) -> tuple[ReservedSchedules, Sequence[int]]:
+    """Return what is scheduled, and what is cancelled, without what is both."""
+    placed = [
+        (item, number)
+        for each in work.schedules
+        for item, number in zip(each.items, each.numbers, strict=True)
+    ]
+    own = {number for _, number in placed}
+    both = own.intersection(work.cancels)
+    kept = [each for each in placed if each[1] not in both]
+    cancels = [each for each in work.cancels if each not in both]
+    return ReservedSchedules([item for item, _ in kept], [number for _, number in kept]), cancels
 
 
 def is_same(pinned: EntityPath, target: EntityPath) -> bool:

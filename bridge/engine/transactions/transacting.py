@@ -28,12 +28,13 @@ from bridge.broker.failpoint import reach
 from bridge.engine import texts
 from bridge.engine.administration.directory import Directory
 from bridge.engine.api import DeadLetter, Disposition
-from bridge.engine.sending.requests import Sending
+from bridge.engine.sending.requests import Sending, new_identity
 from bridge.engine.settlement.disposition_fields import outcome_of
 from bridge.engine.settlement.locktable import Locked
 from bridge.engine.transaction_verbs import (
     PinnedLock,
     PinnedSession,
+    PreparedSchedule,
     PreparedSend,
     TransactionWork,
 )
@@ -62,7 +63,7 @@ from bridge.model.errors import (
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
-from bridge.wire import commits
+from bridge.wire import commits, reservations
 from bridge.wire.commits import CommitVerdict, OutcomeKind
 
 IN_DOUBT_S: Final = 20.0
@@ -70,6 +71,8 @@ IN_DOUBT_S: Final = 20.0
 
 WRITTEN_S: Final = 5.0
 """So long a decided commit's answer waits for its settlements, which go on."""
+
+MADE_ANEW = "'{entity}' was made anew since the messages were scheduled."
 
 UNANSWERED = "a commit of a transaction is not answered, and keeps its messages locked: {reason}"
 
@@ -143,6 +146,17 @@ class Transacting:
         """Keep a lock of this bridge; see `TransactionVerbs.pin_here`."""
         return self._pins.pin_here(path, lock_token)
 
+    async def reserve(self, pinned: EntityPath, batch: Sequence[Outgoing]) -> PreparedSchedule:
+        """Check messages, and reserve their numbers; see `TransactionVerbs.reserve`."""
+        entity = self._directory.send_entity(pinned)
+        items = [item for each in batch for item in self._sending.checked(entity, (each,))]
+        numbers: Sequence[int] = ()
+        if items:
+            await self._first_use(entity.path)
+            body = reservations.encode_keys(new_identity(), [each.key for each in items])
+            numbers = (await self._sending.ask_leader(entity, body)).numbers
+        return commit_content.scheduled(pinned, items, numbers, incarnation_of(entity))
+
     async def pin(self, path: EntityPath, lock_token: UUID) -> PinnedLock:
         """Keep a lock; see `TransactionVerbs.pin`."""
         return await self._pins.pin(path, lock_token)
@@ -179,7 +193,7 @@ class Transacting:
         loop = asyncio.get_running_loop()
         in_doubt_s = loop.time() + IN_DOUBT_S
         pins = [_pin(each) for each, _ in work.settlements]
-        if not (work.sends or pins or work.cancels or work.states):
+        if commit_content.is_empty(work):
             return
         try:
             async with asyncio.timeout(IN_DOUBT_S):
@@ -240,6 +254,8 @@ class Transacting:
         for pin, disposition in work.settlements:
             if isinstance(disposition, DeadLetter) and pin.path.sub_queue is not SubQueue.NONE:
                 raise NotAllowed(texts.DEAD_LETTER_AGAIN.format(entity=pin.path))
+        if any(each.incarnation != incarnation_of(entity) for each in work.schedules):
+            raise NotAllowed(MADE_ANEW.format(entity=entity.path))
         if entity.held:
             self._sending.check_open(entity)
         body = commit_content.encode(work, entity)

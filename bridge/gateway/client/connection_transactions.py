@@ -17,6 +17,7 @@ from bridge.engine.api import Abandon, Disposition
 from bridge.engine.transaction_verbs import (
     PinnedLock,
     PinnedSession,
+    PreparedSchedule,
     PreparedSend,
     TransactionVerbs,
     TransactionWork,
@@ -85,6 +86,10 @@ class PinnedSettlements:
         return [pin for pin, _ in self.settlements]
 
 
+Found = PreparedSend | PreparedSchedule | PinnedSettlements | PinnedSession | Sequence[int] | None
+"""What a check has found: a part of the commit; numbers are those of schedules to cancel."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checked:
     """What the check of an operation has found.
@@ -94,7 +99,7 @@ class Checked:
         size_bytes: what it takes in the commit, beside `OPERATION_BYTES`.
     """
 
-    found: PreparedSend | PinnedSettlements | PinnedSession | Sequence[int] | None = None
+    found: Found = None
     size_bytes: int = 0
     message_count: int = 0
 
@@ -385,4 +390,5 @@ def _work_of(effect: AskForCommit) -> TransactionWork:
         settlements=[each for several in settlements for each in several],
         cancels=[number for numbers in cancels for number in numbers],
         states=[each for each in found if isinstance(each, PinnedSession)],
+        schedules=[each for each in found if isinstance(each, PreparedSchedule)],
     )

@@ -21,11 +21,6 @@ NO_TRANSACTION_OF_COPIES = (
 NOT_IN_TRANSACTIONS = (
     "The operation '{name}' is not implemented in a transaction: ask for it outside of one."
 )
-SCHEDULE_NOT_IN_TRANSACTIONS = (
-    "The operation '{name}' is not implemented in a transaction. Send the messages in it instead, "
-    "with their scheduled enqueue time set: they get their numbers with the commit. Or schedule "
-    "them outside of one, and cancel them when it is rolled back."
-)
 DELETION_NOT_IN_TRANSACTIONS = (
     "The operation '{name}' is not implemented in a transaction with 'receiver-settle-mode' 0 "
     "(receive and delete), as it could not be undone. Receive with peek-lock, and complete the "

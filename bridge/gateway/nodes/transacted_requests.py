@@ -1,8 +1,9 @@
 """Requests to `$management` that a client makes part of a transaction.
 
-Settlements, cancels and states of sessions are; locks are renewed at once. What only reads is done
-as outside of one, but for a session's state that the transaction has set. Whatever else is refused,
-by its name, and with it the commit: also messages that would be deleted as they are received.
+Settlements, schedules, cancels and states of sessions are; locks are renewed at once. What only
+reads is done as outside of one, but for a session's state that the transaction has set. Whatever
+else is refused, by its name, and with it the commit: also messages that would be deleted as they
+are received.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from bridge.background.slices import in_slices
 from bridge.engine.api import NamespaceVerbs
 from bridge.engine.transaction_verbs import PinnedLock, TransactionVerbs
 from bridge.gateway.client import texts
@@ -25,7 +27,9 @@ from bridge.gateway.nodes.node_operation import (
     NodeOperation,
     body_disposition,
     is_deletion,
+    items_of,
     numbers_of,
+    scheduled_in,
     tokens_of,
 )
 from bridge.gateway.nodes.requests import body_of, refuse, succeeded
@@ -35,6 +39,7 @@ from bridge.machine.transactions.operations import TransactedVerb
 from bridge.model.errors import NotImplementedHere, ServiceBusError
 from bridge.model.name import EntityPath
 from bridge.wire.amqp10.performatives import Accepted, Declared, TransactionalState
+from bridge.wire.amqp10.types import Array
 
 if TYPE_CHECKING:
     from bridge.gateway.nodes.request_links import LinkRequest, RequestLink
@@ -51,11 +56,6 @@ READS: Final = frozenset(
     )
 )
 """Operations that change nothing that a rollback would have to undo; a lock is none of it."""
-
-_NOT_HERE: Final = {
-    "com.microsoft:schedule-message": texts.SCHEDULE_NOT_IN_TRANSACTIONS,
-    f"com.microsoft:{RECEIVE_DEFERRED}": texts.DELETION_NOT_IN_TRANSACTIONS,
-}
 
 SESSION_BYTES: Final = 512
 """What a session takes in a commit at most, beside its state."""
@@ -138,8 +138,8 @@ class TransactedRequest:
             "com.microsoft:renew-lock": (TransactedVerb.RENEW, self._renew),
             "com.microsoft:renew-session-lock": (TransactedVerb.RENEW, self._renew),
             "com.microsoft:set-session-state": (TransactedVerb.SET_STATE, self._set_state),
-            "com.microsoft:schedule-message": (TransactedVerb.SCHEDULE, self._not_here),
-            f"com.microsoft:{RECEIVE_DEFERRED}": (TransactedVerb.SETTLE, self._not_here),
+            "com.microsoft:schedule-message": (TransactedVerb.SCHEDULE, self._schedule),
+            f"com.microsoft:{RECEIVE_DEFERRED}": (TransactedVerb.SETTLE, self._no_deletion),
         }.get(self._name, (TransactedVerb.SET_STATE, self._not_here))
 
     def _body(self) -> Body:
@@ -168,6 +168,12 @@ class TransactedRequest:
         pin = await verbs.set_state(self._request.txn_id, self._path, session_id, state)
         return Checked(pin, SESSION_BYTES + len(state or b""))
 
+    async def _schedule(self, verbs: TransactionVerbs, pinned: EntityPath) -> Checked:
+        batch = await in_slices(scheduled_in(items_of(self._body(), "messages")))
+        found = await verbs.reserve(pinned, batch)
+        self._value = {"sequence-numbers": Array("long", tuple(found.numbers))}
+        return Checked(found, found.size_bytes, len(batch))
+
     async def _renew(self, verbs: TransactionVerbs, pinned: EntityPath) -> Checked:
         body, operation = self._body(), self._operation
         assert operation is not None
@@ -177,8 +183,10 @@ class TransactedRequest:
     def _not_here(
         self, verbs: TransactionVerbs, pinned: EntityPath
     ) -> Checked | Coroutine[Any, Any, Checked]:
-        text = _NOT_HERE.get(self._name, texts.NOT_IN_TRANSACTIONS)
-        raise NotImplementedHere(text.format(name=self._name))
+        raise NotImplementedHere(texts.NOT_IN_TRANSACTIONS.format(name=self._name))
+
+    def _no_deletion(self, verbs: TransactionVerbs, pinned: EntityPath) -> Checked:
+        raise NotImplementedHere(texts.DELETION_NOT_IN_TRANSACTIONS.format(name=self._name))
 
     def answer(self, state: TransactionalState | Declared | Accepted) -> None:
         """Tell the client that the request is part of the transaction."""

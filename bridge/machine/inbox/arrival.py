@@ -16,7 +16,7 @@ from bridge.machine.inbox.stampable_items import PROPERTIES_BYTES_MAX as PROPERT
 from bridge.machine.inbox.stampable_items import make_ready
 from bridge.model.name import SHORT_ID_BYTES
 from bridge.model.session_id import fold
-from bridge.wire import commits, envelope, headers, inquiries
+from bridge.wire import commits, envelope, headers, inquiries, reservations
 from bridge.wire.basic import Properties, python_value
 from bridge.wire.commits import CommitContent, LockedMessage
 from bridge.wire.digest import of_text
@@ -173,6 +173,19 @@ class Inquiry:
 
 
 @dataclass(frozen=True, slots=True)
+class Reserve:
+    """A command: pass over a number for each message that a transaction is to schedule.
+
+    Attributes:
+        keys: of each message the key that chooses its partition, if it has one.
+    """
+
+    identity: bytes
+    keys: Sequence[bytes | None]
+    reply_to: ReplyTo | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CarriedOut:
     """A report: the outcomes of these messages are carried out."""
 
@@ -189,7 +202,7 @@ Command = (
     | RefusedItem
     | TokenArrival
 )
-TransactionCommand = Commit | Inquiry | CarriedOut
+TransactionCommand = Commit | Inquiry | CarriedOut | Reserve
 
 
 def read(
@@ -216,7 +229,7 @@ def read(
             for item in command.items:
                 fold_key(item)
         elif folds_keys and isinstance(command, Commit):
-            for item in command.content.sends:
+            for item in (*command.content.sends, *command.content.schedules.items):
                 fold_key(item)
         elif folds_keys and isinstance(command, ExpiredUnnumbered | RefusedItem):
             fold_key(command.item)
@@ -303,10 +316,13 @@ def _read_sections(read: Envelope, reply_to: ReplyTo | None) -> TransactionComma
         return Inquiry(read.identity, inquiries.decode(read.sections), reply_to)
     if read.operation is Operation.CARRIED_OUT:
         return CarriedOut(inquiries.decode(read.sections))
+    if read.operation is Operation.RESERVE:
+        return Reserve(read.identity, reservations.decode_keys(read.sections), reply_to)
     content = commits.decode(read.sections)
     fault = ""
     try:
         make_ready(content.sends, is_whole=True)
+        make_ready(content.schedules.items, is_whole=True)
     except Exception as error:  # its sender waits for a verdict
         fault = f"A message cannot be read: {error}"[:500]
     return Commit(read.identity, content, reply_to, fault)

@@ -27,12 +27,15 @@ from bridge.machine.inbox.arrival import (
     CarriedOut,
     Commit,
     Inquiry,
+    Reserve,
     SendCommand,
     TransactionCommand,
 )
+from bridge.machine.inbox.checkpoint import Checkpoint
 from bridge.machine.inbox.known import decision_key
 from bridge.machine.inbox.poisoned_envelope import apply_each
 from bridge.machine.inbox.publication import Publication
+from bridge.machine.inbox.reservations import gaps_for
 from bridge.machine.inbox.sequencer import Sequencer
 from bridge.model.errors import InternalError
 from bridge.topology import names
@@ -48,7 +51,7 @@ from bridge.wire.commits import (
 )
 from bridge.wire.decisions import Decision
 from bridge.wire.inquiries import encode_answer
-from bridge.wire.reply import encode_found, encode_refused
+from bridge.wire.reply import encode_done, encode_found, encode_refused
 
 NOT_SCHEDULED = "The message with SequenceNumber = {number} is not scheduled, or no longer."
 REFUSED_BEFORE = "The transaction was refused before."
@@ -64,24 +67,28 @@ def apply_transaction(sequencer: Sequencer, command: TransactionCommand, now_ms:
     if isinstance(command, Commit):
         before = sequencer.checkpoint()
         try:
-            return _commit(sequencer, command, now_ms)
+            made = _commit(sequencer, command, now_ms)
         except Exception:
-            sequencer.take_back(SendCommand(command.identity, command.content.sends), before)
+            _take_back(sequencer, command, before)
             raise
+        sequencer.reservations.keep(now_ms)
+        return made
     if isinstance(command, Inquiry):
         return _answer(sequencer, command)
+    if isinstance(command, Reserve):
+        return _reserve(sequencer, command)
     return _close(sequencer, command)
 
 
 def answer_failed(sequencer: Sequencer, command: TransactionCommand, error: Exception) -> Applied:
     """Return what becomes of a command that has failed within the bridge: its sender is told.
 
-    A commit is refused. Who inquires asks again. A report is dropped: it is no loss.
+    A commit is refused. Who inquires, or reserves, asks again. A report is dropped: it is no loss.
 
     Raises:
         Exception: `error`, of a commit that was decided before.
     """
-    if isinstance(command, Inquiry):
+    if isinstance(command, Inquiry | Reserve):
         if command.reply_to is None:
             return Applied(())
         body = encode_refused(InternalError.condition, FAILED.format(error=_text_of(error)))
@@ -132,9 +139,30 @@ def _sent(sequencer: Sequencer, command: Commit, now_ms: int) -> Applied:
     """
     sends = SendCommand(command.identity, command.content.sends)
     try:
-        return sequencer.apply(sends, now_ms)
+        made = sequencer.apply(sends, now_ms)
     except Exception:
-        return apply_each(sequencer, sends, now_ms)
+        made = apply_each(sequencer, sends, now_ms)
+    return _joined(made, _scheduled(sequencer, command, now_ms))
+
+
+def _scheduled(sequencer: Sequencer, command: Commit, now_ms: int) -> Applied:
+    """Return the messages that a commit schedules, behind those that it sends."""
+    content = command.content
+    schedule = sequencer.reservations.schedule
+    return schedule(command.identity, len(content.sends), content.schedules, now_ms)
+
+
+def _joined(sent: Applied, scheduled: Applied) -> Applied:
+    return Applied(
+        [*sent.publications, *scheduled.publications],
+        unplaced=[*sent.unplaced, *scheduled.unplaced],
+    )
+
+
+def _take_back(sequencer: Sequencer, command: Commit, before: Checkpoint) -> None:
+    """Undo what was stored of a commit that is not decided."""
+    sequencer.take_back(SendCommand(command.identity, command.content.sends), before)
+    sequencer.reservations.take_back()
 
 
 def _decide(sequencer: Sequencer, command: Commit, now_ms: int) -> Applied:
@@ -142,16 +170,17 @@ def _decide(sequencer: Sequencer, command: Commit, now_ms: int) -> Applied:
     content = command.content
     made = Applied(())
     reason = command.fault or _refusal(sequencer, command)
-    if not reason and content.sends:
+    if not reason and (content.sends or content.schedules.items):
         before = sequencer.checkpoint()
-        sends = SendCommand(command.identity, content.sends)
         try:
-            made = sequencer.apply(sends, now_ms)
+            sent = sequencer.apply(SendCommand(command.identity, content.sends), now_ms)
+            made = _joined(sent, _scheduled(sequencer, command, now_ms))
         except Exception as error:
+            _take_back(sequencer, command, before)
             reason = f"A message cannot be stored: {_text_of(error)}"
         else:
             if content.cancels:
-                sequencer.take_back(sends, before)
+                _take_back(sequencer, command, before)
     if not reason and content.cancels:
         note = _note(sequencer, command)
         return Applied((note,), goes_on=replace(command, is_decided=True))
@@ -177,7 +206,9 @@ def _refusal(sequencer: Sequencer, command: Commit) -> str:
     for number in command.content.cancels:
         if number not in memory.pending:
             return NOT_SCHEDULED.format(number=number)
-    return memory.decided.refusal_of_states(command.content.states)
+    if reason := memory.decided.refusal_of_states(command.content.states):
+        return reason
+    return sequencer.reservations.refusal_of(command.content.schedules)
 
 
 def _note(sequencer: Sequencer, command: Commit) -> Publication:
@@ -238,6 +269,19 @@ def _close(sequencer: Sequencer, command: CarriedOut) -> Applied:
     sequencer.memory.decided.close(command.messages)
     states = [each for each in command.messages if is_of_states(each.source)]
     return Applied((sequencer.journal.note_states_set(states),) if states else ())
+
+
+def _reserve(sequencer: Sequencer, command: Reserve) -> Applied:
+    """Pass over numbers, and tell them when the journal says so."""
+    is_partitioned = sequencer.entity.enable_partitioning
+    numbers, found = gaps_for(
+        sequencer.memory, command.identity, command.keys, is_partitioned=is_partitioned
+    )
+    entry = sequencer.skip(found)
+    answer = None
+    if command.reply_to is not None:
+        answer = SenderAnswer(command.reply_to, encode_done(numbers), after_all=True)
+    return Applied((entry,), answer)
 
 
 def _told(command: Commit, verdict: CommitVerdict, reason: str = "") -> SenderAnswer | None:

@@ -3,8 +3,9 @@
 The messages themselves wait in bucket queues. The index tells whether a number still waits. So a
 cancel need not know the message's bucket: the message is dropped when the bucket delivers it.
 
-Numbers of one partition rise, so they are appended to arrays and found by bisection. After a
-roll-over the numbers begin again at a lower one: then a new run of arrays begins. A removed entry
+Numbers of one partition rise, so they are appended to arrays and found by bisection; one that was
+reserved before others has its place between theirs. After a roll-over the numbers begin again at a
+lower one: then a new run of arrays begins. A removed entry
 leaves a hole; a run that is half holes is packed.
 """
 
@@ -17,7 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from zlib import crc32
 
-from bridge.model.number import partition_of
+from bridge.model.number import is_after, partition_of
 
 _HOLE = -(2**63)
 """Due time of a removed entry."""
@@ -48,6 +49,19 @@ class _Run:
         if at < len(self.numbers) and self.numbers[at] == number and self.dues[at] != _HOLE:
             return at
         return -1
+
+    def put(self, number: int, due_ms: int, hashed: int) -> None:
+        """Add a number that does not wait."""
+        at = len(self.numbers)
+        if at and self.numbers[-1] >= number:
+            at = bisect_left(self.numbers, number)
+        if at < len(self.numbers) and self.numbers[at] == number:
+            self.dues[at], self.hashes[at] = due_ms, hashed
+            self.holes -= 1
+            return
+        self.numbers.insert(at, number)
+        self.dues.insert(at, due_ms)
+        self.hashes.insert(at, hashed)
 
     def pack(self) -> None:
         """Close the holes."""
@@ -85,12 +99,10 @@ class Pending:
         if number in self:
             return
         runs = self._runs.setdefault(self._partition(number), [_Run()])
-        if runs[-1].numbers and runs[-1].numbers[-1] >= number:
+        last = runs[-1].numbers[-1] if runs[-1].numbers else -1
+        if last > number and is_after(number, last, is_partitioned=self._is_partitioned):
             runs.append(_Run())
-        run = runs[-1]
-        run.numbers.append(number)
-        run.dues.append(due_ms)
-        run.hashes.append(hashed)
+        runs[-1].put(number, due_ms, hashed)
         self._count += 1
 
     def matches(self, number: int, hashed: int) -> bool:

@@ -192,26 +192,38 @@ class Publications:
         return row(digest, said.topics_number or said.number, at_ms)
 
     def scheduled(
-        self, item: Item, identity: bytes, number: int, now_ms: int, where: BucketKey
+        self,
+        item: Item,
+        identity: bytes,
+        number: int,
+        now_ms: int,
+        where: BucketKey,
+        mark: bytes = b"",
     ) -> Publication:
-        """Return the publication of a message for later, into its bucket."""
+        """Return the publication of a message for later, into its bucket.
+
+        Args:
+            mark: a further header field.
+        """
         self._memory.wheel.stored(where)
-        properties = self._waiting(item, identity, number, now_ms, self._copy)
+        properties = self._waiting(item, identity, number, now_ms, self._copy + mark)
         bucket = names.bucket(self._entity.path, where.level, where.slot)
         return self._journal.publication("", bucket, properties, item.body)
 
-    def unplaced(self, item: Item, identity: bytes, number: int, now_ms: int) -> Publication:
+    def unplaced(
+        self, item: Item, identity: bytes, number: int, now_ms: int, mark: bytes = b""
+    ) -> Publication:
         """Return the publication of a message for later whose bucket is not made yet."""
-        return self._journal.entry(self._waiting(item, identity, number, now_ms), item.body)
+        return self._journal.entry(self._waiting(item, identity, number, now_ms, mark), item.body)
 
     def _waiting(
-        self, item: Item, identity: bytes, number: int, now_ms: int, copy: bytes = b""
+        self, item: Item, identity: bytes, number: int, now_ms: int, more: bytes = b""
     ) -> bytes:
-        """Return the properties of a message that waits."""
+        """Return the properties of a message that waits, with more header fields."""
         memory = self._memory
         assert item.scheduled_ms is not None
         memory.average_bytes += (len(item.body) + len(item.properties) - memory.average_bytes) // 16
-        fields = stamp.waiting(number, identity, item.scheduled_ms, item.ttl_ms) + copy
+        fields = stamp.waiting(number, identity, item.scheduled_ms, item.ttl_ms) + more
         if item.imported is not None:
             fields += stamp.IMPORTED
             if self.accepted_row(item, now_ms):

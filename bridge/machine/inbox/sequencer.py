@@ -9,7 +9,7 @@ the entity's journal, in the same publish that stores the message:
     a scheduled message, due `$active` again, with a new number
     expired_unnumbered       dead-letter queue, BCC journal, moved; or the journal alone
     a message of a topic     see `machine.inbox.fanout`
-    imported                 see `machine.inbox.imports`
+    imported, reserved       see `machine.inbox.imports`, `reservations`
     a cancel                 the journal alone
     a move                   see `machine.inbox.scheduled_moves`
     numbers passed over      the journal, BCC moved
@@ -52,6 +52,7 @@ from bridge.machine.inbox.numbers import Numbers
 from bridge.machine.inbox.pending import identity_hash
 from bridge.machine.inbox.publication import Publication
 from bridge.machine.inbox.publications import Publications, waiting_of
+from bridge.machine.inbox.reservations import Reservations
 from bridge.machine.inbox.scheduled_moves import not_scheduled, parts_of
 from bridge.machine.inbox.sequencer_memory import Memory
 from bridge.machine.inbox.wheel import BucketKey, place
@@ -98,6 +99,7 @@ class Sequencer:
         self._publications = Publications(entity, tier, memory, self.journal, self._numbers, new_id)
         self.fanout = self._publications.fanout
         self._imports = Imports(memory, self._publications, self._activated_again)
+        self.reservations = Reservations(memory, self._publications, self._activated_again)
         self._take(entity, tier)
 
     def update(self, entity: SendEntity, tier: Tier) -> None:
@@ -221,10 +223,8 @@ class Sequencer:
     def skip(self, found: Sequence[Gap]) -> Publication:
         """Pass over numbers that no message gets; return the entry that says so.
 
-        Each gap begins right behind the last number of its series.
-
         Raises:
-            ValueError: one does not; nothing has changed.
+            ValueError: a gap is not right behind its series' last number; nothing has changed.
         """
         before = self.checkpoint()
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
@@ -30,8 +31,9 @@ from bridge.model.entity import (
     Tier,
     Topic,
 )
+from bridge.model.number import partition_for_key, partition_of
 from bridge.topology import names
-from bridge.wire import commits, decisions, envelope, headers, inquiries, sections
+from bridge.wire import commits, decisions, envelope, headers, inquiries, sections, stamp
 from bridge.wire.basic import Properties, Table, bytes_in, text
 from bridge.wire.commits import (
     NO_INQUIRY,
@@ -43,9 +45,10 @@ from bridge.wire.commits import (
     TransferredEnvelope,
 )
 from bridge.wire.decisions import Decision
-from bridge.wire.envelope import Item, Operation
+from bridge.wire.envelope import DIGEST_BYTES, Item, Operation
 from bridge.wire.journal import JournalSection
 from bridge.wire.reply import Done, Refusal, decode_reply
+from bridge.wire.reservations import ReservedSchedules
 from bridge.wire.sections import MalformedEntry
 
 QUEUE = Queue(name="orders")
@@ -435,6 +438,119 @@ def test_so_many_outcomes_are_kept_and_closed_ones_go_first(
         kept.note_asked(number.to_bytes(8, "big"), [a_message(100 + number)])
     assert not kept.refusal_of(completes(a_message(101)))
     assert kept.refusal_of(completes(a_message(102)))
+
+
+def reserved_by(led: Led, count: int) -> tuple[int, ...]:
+    """Reserve numbers; return them."""
+    made = led.carry_out(arrival.Reserve(bytes(16), [None] * count, TO))
+    assert kinds_of(made) == ["gap"]
+    assert made.answer is not None
+    told = decode_reply(made.answer.body)
+    assert isinstance(told, Done)
+    return told.numbers
+
+
+def later(body: bytes, due_ms: int) -> Item:
+    """Return a message for later."""
+    return Item(BARE, body, None, due_ms)
+
+
+def test_a_commit_schedules_under_numbers_that_were_reserved() -> None:
+    """Nobody else gets them; behind them come those of other messages."""
+    led = Led()
+    led.sequencer.memory.wheel.add(place(1_000_000, 0))
+    assert reserved_by(led, 2) == (1, 2)
+    led.commit(1, sends=[ITEM])
+    assert reserved_by(led, 1) == (4,)
+    schedules = ReservedSchedules([later(b"a", 1_000_000), later(b"b", 1_000_000)], (2, 4))
+    made = led.commit(2, sends=[ITEM], schedules=schedules)
+    assert verdict_in(made)[0] is COMMITTED
+    waits = [stamp.unwait(each.properties).number for each in made.publications[2:]]
+    assert waits == [2, 4]
+    assert all(headers.RESERVED in table_of(each) for each in made.publications[2:])
+    assert led.sequencer.memory.counters == [5]
+    assert kinds_of(led.commit(2, sends=[ITEM], schedules=schedules)) == ["asked"]
+    for each in (led, led.successor(led.published)):
+        assert sorted(number for number, _ in each.sequencer.memory.pending) == [2, 4]
+        assert each.sequencer.memory.counters == [5]
+
+
+def test_what_is_due_when_it_is_committed_waits_in_the_journal_alone() -> None:
+    """Then it becomes active at once, with a new number: active messages have numbers that rise."""
+    led = Led()
+    (number,) = reserved_by(led, 1)
+    made = led.commit(1, schedules=ReservedSchedules([later(b"a", 0)], (number,)))
+    (unplaced,) = made.unplaced
+    (active,) = led.sequencer.activate(unplaced.waiting, unplaced.body, 0)
+    assert table_of(active)[headers.SEQUENCE_NUMBER][1] == number + 1
+    assert not len(led.sequencer.memory.pending)
+
+
+@pytest.mark.parametrize(("number", "text"), [(9, "was not reserved"), (1, "already"), (0, "not")])
+def test_a_number_that_is_not_reserved_refuses_its_commit(number: int, text: str) -> None:
+    """Of an entity that was made anew, say."""
+    led = Led()
+    (first,) = reserved_by(led, 1)
+    led.commit(1, schedules=ReservedSchedules([later(b"a", 1_000_000)], (first,)))
+    schedules = ReservedSchedules([later(b"b", 1_000_000)], (number,))
+    verdict, reason = verdict_in(led.commit(2, sends=[ITEM], schedules=schedules))
+    assert verdict is REFUSED
+    assert text in reason
+    assert led.sequencer.memory.counters == [1]
+    assert list(led.sequencer.memory.pending) == [(1, 1_000_000)]
+
+
+def test_a_commit_that_cannot_store_a_message_schedules_none() -> None:
+    """Nothing waits under its number."""
+    led = Led(entity=TOPIC, new_id=no_room)
+    (number,) = reserved_by(led, 1)
+    schedules = ReservedSchedules([later(b"a", 1_000_000)], (number,))
+    assert verdict_in(led.commit(1, sends=[POISONED], schedules=schedules))[0] is REFUSED
+    assert not len(led.sequencer.memory.pending)
+    assert verdict_in(led.commit(2, schedules=schedules))[0] is COMMITTED
+    assert list(led.sequencer.memory.pending) == [(1, 1_000_000)]
+
+
+def test_a_commit_that_schedules_and_cancels() -> None:
+    """Its messages come behind its decision, under their numbers."""
+    led = Led()
+    led.commit(1, sends=[later(b"old", 1_000_000)])
+    (number,) = reserved_by(led, 1)
+    schedules = ReservedSchedules([later(b"new", 1_000_000)], (number,))
+    made = led.commit(2, cancels=[1], schedules=schedules)
+    assert made.goes_on is not None
+    assert not len(led.sequencer.memory.pending)
+    assert verdict_in(led.carry_out(made.goes_on))[0] is COMMITTED
+    assert list(led.sequencer.memory.pending) == [(number, 1_000_000)]
+
+
+def test_a_partitioned_entity_reserves_in_the_partition_of_a_messages_key() -> None:
+    """Where the message is to be, and those of its session."""
+    memory = blank(is_partitioned=True)
+    led = Led(memory, replace(QUEUE, enable_partitioning=True))
+    keys = [b"a", None, b"a", b"b"]
+    made = led.carry_out(arrival.Reserve(bytes(16), keys, TO))
+    assert made.answer is not None
+    told = decode_reply(made.answer.body)
+    assert isinstance(told, Done)
+    first, _, second, other = told.numbers
+    assert partition_of(first) == partition_for_key(b"a")
+    assert second > first
+    assert partition_of(other) == partition_for_key(b"b")
+    assert len(set(told.numbers)) == 4
+
+
+def test_a_duplicate_is_not_scheduled_and_a_refused_one_is_no_first() -> None:
+    """A message that is sent again, after a commit that failed, is not lost."""
+    led = Led(entity=replace(QUEUE, requires_duplicate_detection=True))
+    one, two, three = reserved_by(led, 3)
+    digest = bytes(DIGEST_BYTES)
+    item = replace(later(b"a", 1_000_000), digest=digest)
+    refused = ReservedSchedules([item], (one,))
+    assert verdict_in(led.commit(1, schedules=refused, cancels=[99]))[0] is REFUSED
+    assert verdict_in(led.commit(2, schedules=ReservedSchedules([item], (two,))))[0] is COMMITTED
+    assert verdict_in(led.commit(3, schedules=ReservedSchedules([item], (three,))))[0] is COMMITTED
+    assert [number for number, _ in led.sequencer.memory.pending] == [two]
 
 
 def test_so_many_bytes_of_details_are_kept_and_what_is_due_without_them_stays(

@@ -1,9 +1,10 @@
 """Commits against a model of RabbitMQ, its deliverers and the locks' owners, under kills of all.
 
 The model of the sequencer under kills is extended by messages that are locked, given back and asked
-for; by commits that come late, after their locks were lost, or twice; and by acks that RabbitMQ
-forgets. In the end each commit was carried out wholly or not at all, and of a message that a commit
-has settled no receiver has got a later lock: nothing half, nothing twice.
+for; by numbers that are reserved, and messages that commits schedule under these; by commits that
+come late, after their locks were lost, or twice; and by acks that RabbitMQ forgets. In the end each
+commit was carried out wholly or not at all, and of a message that a commit has settled no receiver
+has got a later lock: nothing half, nothing twice.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from bridge.machine.inbox.arrival import (
     TransactionCommand,
 )
 from bridge.machine.inbox.commits import apply_transaction
-from bridge.wire import commits, envelope, headers, inquiries, stamp
+from bridge.wire import commits, envelope, headers, inquiries, reservations, stamp
 from bridge.wire.basic import Properties, Table
 from bridge.wire.commits import (
     INQUIRY_BYTES,
@@ -40,6 +41,7 @@ from bridge.wire.commits import (
 from bridge.wire.decisions import decode_decision
 from bridge.wire.envelope import Item
 from bridge.wire.reply import Done, decode_reply
+from bridge.wire.reservations import ReservedSchedules
 from tests.fixtures.examples import examples
 from tests.unit.machine.test_sequencer_under_kills import (
     BARE,
@@ -88,6 +90,11 @@ class Sent:
     locks: list[tuple[Lockable, int]]
     told: CommitVerdict | None = None
 
+    @property
+    def message_count(self) -> int:
+        """How many messages of the pinned entity it has."""
+        return len(self.content.sends) + len(self.content.schedules.items)
+
 
 def reply_address(identity: bytes) -> bytes:
     """Return the properties of an envelope whose sender waits."""
@@ -109,6 +116,9 @@ class _Commits(SequencerUnderKills):
         self.commits: dict[bytes, Sent] = {}
         self.used: set[tuple[int, int]] = set()
         self.closing: list[LockedMessage] = []
+        self.reserving: set[bytes] = set()
+        self.heard: set[bytes] = set()
+        self.free: list[int] = []
         super().__init__()
 
     def carry_out(self, command: Command | TransactionCommand) -> Applied:
@@ -155,12 +165,20 @@ class _Commits(SequencerUnderKills):
 
     # Commits.
 
+    @rule(count=st.integers(1, 2))
+    def reserve(self, count: int) -> None:
+        """A gateway asks for numbers."""
+        identity = self._new_identity()
+        self.reserving.add(identity)
+        self._put(identity, reservations.encode_keys(identity, [None] * count))
+
     @rule(
         sends=st.lists(st.none() | st.just(50), max_size=2),
         transfers=st.integers(0, 2),
         count=st.integers(0, 3),
         is_late=st.booleans(),
         cancels=st.booleans(),
+        schedules=st.lists(st.integers(-5, 60), max_size=2),
         chance=st.randoms(use_true_random=False),
     )
     def commit(
@@ -170,6 +188,7 @@ class _Commits(SequencerUnderKills):
         count: int,
         is_late: bool,
         cancels: bool,
+        schedules: list[int],
         chance: random.Random,
     ) -> None:
         """A gateway sends a commit: by locks that last, or by some that were lost meanwhile."""
@@ -185,6 +204,8 @@ class _Commits(SequencerUnderKills):
         kept = list(chosen.values())[:count]
         waiting = sorted(number for number, _ in self.sequencer.memory.pending)
         identity = self._new_identity()
+        numbers = [self.free.pop() for _ in schedules[: len(self.free)]]
+        later = [Item(BARE, b"", None, self.now_ms + delay) for delay in schedules[: len(numbers)]]
         content = CommitContent(
             [
                 Item(BARE, b"", None, None if delay is None else self.now_ms + delay)
@@ -199,8 +220,9 @@ class _Commits(SequencerUnderKills):
                 for each, index in kept
             ],
             tuple(chance.sample(waiting, 1)) if cancels and waiting else (),
+            schedules=ReservedSchedules(later, numbers),
         )
-        if content == CommitContent([], [], [], ()):
+        if content == CommitContent([], [], [], (), schedules=ReservedSchedules([], [])):
             return
         self.used |= {(each.message.number, index) for each, index in kept}
         body = commits.encode(identity, content)
@@ -229,6 +251,13 @@ class _Commits(SequencerUnderKills):
         identity = bytes.fromhex(answer.to.correlation_id)
         reply = decode_reply(answer.body)
         assert isinstance(reply, Done)
+        if identity in self.reserving:
+            assert not set(reply.numbers) & self.reserved, "a number is reserved twice"
+            self.reserved |= set(reply.numbers)
+            if identity not in self.heard:  # whoever asked hears one answer
+                self.heard.add(identity)
+                self.free += reply.numbers
+            return
         if identity in self.commits:
             self._told(self.commits[identity], commits.decode_verdict(reply.content)[0])
             return
@@ -292,7 +321,7 @@ class _Commits(SequencerUnderKills):
                 cancels += len(sent.content.cancels)
                 stored |= {
                     envelope.item_identity(sent.identity, index)
-                    for index in range(len(sent.content.sends))
+                    for index in range(sent.message_count)
                 }
         cancels += len(
             {
@@ -341,7 +370,7 @@ class TopicCommitsUnderKills(_Commits, TopicUnderKills):
     def _message_of(self, table: Table) -> bytes:
         identity = super()._message_of(table)
         for sent in self.commits.values():
-            for index in range(len(sent.content.sends)):
+            for index in range(sent.message_count):
                 own = envelope.item_identity(sent.identity, index)
                 if identity == stamp.derived(own, CHANGED, b"act"):
                     return own
