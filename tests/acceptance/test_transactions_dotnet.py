@@ -18,7 +18,7 @@ SCENARIOS = (
     "session_state",
     "session_lost",
     "another_client",
-    "schedule_refused",
+    "schedule",
     "other_entity_refused",
     "across_entities",
     "receiver_across_refused",

@@ -13,7 +13,7 @@ SCENARIOS = (
     "rollback",
     "every_settlement",
     "deferred",
-    "schedule_refused",
+    "schedule",
     "of_another_client",
     "other_entity_refused",
     "across_entities",

@@ -27,7 +27,7 @@ await Run("session", Session);
 await Run("session_state", SessionState);
 await Run("session_lost", SessionLost);
 await Run("another_client", AnotherClient);
-await Run("schedule_refused", ScheduleRefused);
+await Run("schedule", Schedule);
 await Run("other_entity_refused", OtherEntityRefused);
 await Run("across_entities", AcrossEntities);
 await Run("receiver_across_refused", ReceiverAcrossRefused);
@@ -211,13 +211,19 @@ async Task AnotherClient()
     await ExpectOnly(queue);
 }
 
-async Task ScheduleRefused()
+async Task Schedule()
 {
     await using var sender = client.CreateSender(queue);
-    await Refused<NotSupportedException>(() => InTransaction(
-        () => sender.ScheduleMessageAsync(new("later"), DateTimeOffset.UtcNow.AddHours(1))));
     await using var receiver = client.CreateReceiver(queue);
+    var later = DateTimeOffset.UtcNow.AddHours(1);
+    using (new TransactionScope(TransactionScopeAsyncFlowOption.Enabled)) await sender.ScheduleMessageAsync(new("never"), later);
     Equal(null, await receiver.PeekMessageAsync());
+    long number = 0;
+    await InTransaction(async () => number = await sender.ScheduleMessageAsync(new("later"), later));
+    Equal(number, (await receiver.PeekMessageAsync()).SequenceNumber);
+    await sender.CancelScheduledMessageAsync(number);
+    await using var apart = client.CreateReceiver(queue);
+    Equal(null, await apart.PeekMessageAsync());
 }
 
 async Task OtherEntityRefused()

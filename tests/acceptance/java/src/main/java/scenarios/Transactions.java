@@ -38,7 +38,7 @@ final class Transactions {
         add(all, "rollback", false, Transactions::rollback);
         add(all, "every_settlement", false, Transactions::everySettlement);
         add(all, "deferred", false, Transactions::deferred);
-        add(all, "schedule_refused", false, Transactions::scheduleRefused);
+        add(all, "schedule", false, Transactions::schedule);
         add(all, "of_another_client", false, Transactions::ofAnotherClient);
         add(all, "other_entity_refused", false, Transactions::otherEntityRefused);
         add(all, "across_entities", true, Transactions::acrossEntities);
@@ -149,13 +149,22 @@ final class Transactions {
         return "";
     }
 
-    private String scheduleRefused() {
+    private String schedule() {
         ServiceBusSenderClient sender = sender(on.queue);
+        ServiceBusReceiverClient receiver = receiver(on.queue);
+        OffsetDateTime later = OffsetDateTime.now().plusHours(1);
+        ServiceBusTransactionContext never = sender.createTransaction();
+        Long first = sender.scheduleMessage(new ServiceBusMessage("never"), later, never);
+        sender.rollbackTransaction(never);
         ServiceBusTransactionContext transaction = sender.createTransaction();
-        String seen = refused(() -> sender.scheduleMessage(new ServiceBusMessage("later"),
-            OffsetDateTime.now().plusHours(1), transaction), "schedule-message");
-        refused(() -> sender.commitTransaction(transaction), "");
-        return seen;
+        Long number = sender.scheduleMessage(new ServiceBusMessage("later"), later, transaction);
+        Scenarios.check(number > first, number + " after " + first);
+        Scenarios.check(receiver.peekMessage(1) == null, "it is there before its commit");
+        sender.commitTransaction(transaction);
+        Scenarios.equal(number, receiver.peekMessage(1).getSequenceNumber(), "number");
+        sender.cancelScheduledMessage(number);
+        Scenarios.check(receiver.peekMessage(1) == null, "it is there behind its cancel");
+        return "";
     }
 
     private String ofAnotherClient() {
