@@ -59,24 +59,33 @@ async def check_free(
     places: Sequence[CopyPlace],
     at_target: Callable[[str], StateCounts],
     is_held: Callable[[], Awaitable[bool]],
+    was_copied: Callable[[str], bool] = lambda path: False,
 ) -> None:
     """See that an entity of the target has no messages, or that the run holds it.
 
     Args:
         at_target: the messages of an entity at the target.
         is_held: asks whether the run holds it.
+        was_copied: whether a run has come to its end with an entity, as the target has it now.
 
     Raises:
         CopyStopped: it lives, with messages of its own.
     """
     for place in places:
-        found = at_target(place.path.removesuffix(DEAD_LETTER)).total
-        if found and not await is_held():
+        path = place.path.removesuffix(DEAD_LETTER)
+        found = at_target(path).total
+        if not found or await is_held():
+            continue
+        what = f"{place.path}: the target has {found:,} messages, and no run holds it"
+        if was_copied(path):
             raise CopyStopped(
-                f"{place.path}: the target has {found:,} messages, and no run holds it. An "
-                "earlier run has ended there (`busbridge migrate verify` compares), or they "
-                "are its own: receive or purge them first, or give --renumber."
+                f"{what}: an earlier run has moved it, and has ended (`busbridge migrate verify` "
+                "compares). Leave it out, and do not purge it: what was scheduled is there alone."
             )
+        raise CopyStopped(
+            f"{what}: they are its own. Receive or purge them first, leave it out, or "
+            "give --renumber."
+        )
 
 
 def held_paths(places: Sequence[CopyPlace]) -> list[str]:
@@ -127,7 +136,7 @@ class TargetHolding:
         """
         is_held = partial(holds, self._target, unit.path, self._run)
         if not self._renumbers:
-            await check_free(places, self._there.of, is_held)
+            await check_free(places, self._there.of, is_held, self._was_copied)
         if unit.path.lower() not in self._known:
             return
         await self._check_others(unit, places)

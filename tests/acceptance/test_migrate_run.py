@@ -198,6 +198,9 @@ def test_entities_with_messages_in_all_states_are_at_the_target_under_their_numb
         with client.get_queue_receiver("orders") as receiver:
             (new,) = take(receiver, 1)
             assert new.sequence_number > max(before["orders"])
+    said = run("--yes", "events")
+    assert (said.code, "an earlier run has moved it" in said.err) == (1, True)
+    assert "do not purge it: what was scheduled is there alone" in said.err
 
 
 def test_a_run_at_a_target_that_lives_is_refused_and_holds_nothing(

@@ -220,8 +220,9 @@ def _of_own(
         yield _found("note", entity, "messages", text)
     else:
         text = (
-            f"the target's has {held.total:,} messages of its own: receive or purge them first, or "
-            "give --renumber, by which those that come get new numbers."
+            f"the target's has {held.total:,} messages. Those of a run that has ended stay: leave "
+            "the entity out. If no run has moved it, they are its own: receive or purge them "
+            "first, or give --renumber, by which those that come get new numbers."
         )
         yield _found("refusal", entity, "messages", text)
 
@@ -315,6 +316,9 @@ def _of_messages(
     if counted.unread:
         text = f"{counted.unread:,} cannot be read: receive them first."
         yield _found("refusal", entity, "messages", text)
+    if scheduled := counted.counts.get("scheduled", 0):
+        text = f"{scheduled:,} are cancelled at the source by the run: the target alone has them."
+        yield _found("note", entity, "cancelled messages", text)
     if counted.first_due_ms is not None and counted.first_due_ms <= ends_ms:
         due = instant_text(max(counted.first_due_ms, now_ms))
         text = f"the first is due at {due}, before the copy would be done: the source activates it."

@@ -279,7 +279,8 @@ def test_messages_at_the_target_stand_against_it() -> None:
     target = side(ORDERS, counted={"orders": StateCounts(counts={"dead_letter": 4})})
     ((_, subject, text),) = found(side(ORDERS), target, "refusal")
     assert subject == "messages"
-    assert "4 messages of its own" in text
+    assert "the target's has 4 messages" in text
+    assert "leave the entity out" in text
     assert "--renumber" in text
 
 
@@ -340,11 +341,15 @@ def test_a_scheduled_message_that_is_due_before_the_end_is_named() -> None:
     counted = StateCounts(
         counts={"scheduled": 10_000}, is_peeked=True, first_due_ms=1_000_000 + 29_000
     )  # 30,000 reads: 30 s
-    ((_, subject, text),) = found(side(ORDERS, counted={"orders": counted}), side(), "note")
+    cancelled, (_, subject, text) = found(side(ORDERS, counted={"orders": counted}), side(), "note")
+    assert cancelled[1:] == (
+        "cancelled messages",
+        "10,000 are cancelled at the source by the run: the target alone has them.",
+    )
     assert subject == "scheduled messages"
     assert "1970-01-01T00:17:09.000Z" in text
     later = replace(counted, first_due_ms=1_000_000 + 31_000)
-    assert found(side(ORDERS, counted={"orders": later}), side(), "note") == []
+    assert found(side(ORDERS, counted={"orders": later}), side(), "note") == [cancelled]
 
 
 def test_the_steps_are_in_order_with_what_forwards_first() -> None:
