@@ -37,6 +37,7 @@ class EntityReturns:
         self._returns: list[RunningReturn] = []
         self._gate = asyncio.Semaphore(TOGETHER)
         self._progress = Progress(None)
+        self._stays: dict[str, int] = {}
 
     def add(self, each: RunningReturn) -> None:
         """Add an entity."""
@@ -131,6 +132,10 @@ class EntityReturns:
 
     def write_plan(self) -> None:
         """Say what is to be done with each queue and subscription."""
+        self._stays = {
+            each.entity.path: sum(found.stays for _, found in each.back.account)
+            for each in self._returns
+        }
         for path, found in self._found:
             completed, deferred, dead = (found.count(how) for how in SettledAs)
             brought = len(found.brought)
@@ -168,7 +173,7 @@ class EntityReturns:
             {
                 "part": "entity",
                 "entity": each.entity.path,
-                "stays": sum(found.stays for _, found in each.back.account),
+                "stays": self._stays[each.entity.path],
                 "settled": each.back.settled,
                 "sent": each.back.sent,
                 **{

@@ -146,6 +146,8 @@ def test_the_source_has_afterwards_what_the_target_has_not_settled(
 
     said = migrate("back", "orders", "--return")
     assert said.code == 0, said.err
+    total = next(row["stays"] for row in said.rows if row.get("entity") == "orders")
+    assert f"sent to the source; {total} stay." in said.err
     eventually(shows(source, "orders", 10), "all is shown")
     after = snapshot(source, "orders", DEAD)
     assert (
