@@ -101,10 +101,11 @@ IMPORTED = "x-busbridge-imported"
 """True ('t'), on a message that a migration has imported under the number of its source."""
 
 WAITING = "x-busbridge-waiting"
+"""Bytes ('x'), on a scheduled message that waits: number, due time, TTL, identity."""
 
 RESERVED = "x-busbridge-reserved"
-"""On a waiting message whose number was reserved: the journal has it behind higher numbers."""
-"""Bytes ('x'), on a scheduled message that waits: number, due time, TTL, identity."""
+"""True ('t'), on a waiting message whose number was reserved: it is behind higher numbers in the
+journal."""
 
 DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 """As a message's reply_to: RabbitMQ replaces it by the address of the publishing channel."""

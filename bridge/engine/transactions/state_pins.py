@@ -15,7 +15,7 @@ from bridge.engine.sessions.bounds import check_state
 from bridge.engine.sessions.imported_states import ShardOwners
 from bridge.engine.transaction_verbs import PinnedSession
 from bridge.model import entity as model
-from bridge.model.errors import ServiceBusError, SessionLockLost
+from bridge.model.errors import EntityNotFound, NotAllowed, ServiceBusError, SessionLockLost
 from bridge.model.name import EntityPath
 from bridge.model.session_id import FoldedId, fold
 from bridge.topology.shards import shard_of
@@ -100,7 +100,7 @@ class StatePins:
         await self._ask(wire.KEEP_PINNED, pin.path, pin.session_id, pin.transaction)
 
     async def carry_out(self, pin: StatePin) -> None:
-        """Set a state that was decided, however long that takes.
+        """Set a state that was decided, however long that takes, while its entity is there.
 
         If the session's owner has ended, the next one asks the leader, and sets it.
         """
@@ -109,8 +109,8 @@ class StatePins:
         while True:
             try:
                 await self._ask(wire.SET_PINNED, pin.path, pin.session_id, pin.transaction, fields)
-            except SessionLockLost:
-                return
+            except (SessionLockLost, EntityNotFound, NotAllowed):
+                return  # the last two: it is gone, or was made anew without sessions
             except ServiceBusError as error:
                 log.info("state.unanswered entity=%s error=%s", pin.path, error)
             else:
