@@ -38,7 +38,7 @@ _ABSENT: FieldValue = ("V", None)
 _NO_HEADERS: Table = {}
 
 
-Facts = tuple[int, int | None, str, Record, int, int | None, int, int, Identity]
+Facts = tuple[int, int | None, str, Record, int, int | None, int, int, int, Identity]
 """The attributes of a message, in their order."""
 
 
@@ -56,6 +56,7 @@ class Message:
         generation: the deliveries that were counted before it was published again; of two copies
             the one of the higher generation counts.
         failures: failed deliveries before this one, in all; of a dead letter, before it was one.
+        deaths: how often engines moved it to the dead-letter queue, from where it may be back.
         identity: shared by all its copies, and by no other message of its entity.
     """
 
@@ -67,6 +68,7 @@ class Message:
     time_to_live_ms: int | None
     generation: int
     failures: int
+    deaths: int
     identity: Identity
 
     @property
@@ -83,14 +85,6 @@ class Message:
     def was_scheduled(self) -> bool:
         """Whether it waited for its time before it became active."""
         return headers.SCHEDULED_NUMBER in (self.record.properties.headers or _NO_HEADERS)
-
-    @property
-    def deaths(self) -> int:
-        """How often engines moved it to the dead-letter queue, from where it may be back."""
-        table = self.record.properties.headers
-        if not table or headers.DEAD_LETTERED not in table:
-            return 0
-        return max(_integer(table, headers.DEATHS, 1), 1)
 
     def died_after(self, max_delivery_count: int) -> int:
         """Failed deliveries before the message was dead-lettered: none is counted after (Azure).
@@ -157,6 +151,7 @@ def facts(
         ttl_ms if ttl_ms >= 0 else None,
         generation,
         generation + _integer(table, _DELIVERY_COUNT, 0),
+        _deaths(table) if headers.DEAD_LETTERED in table else 0,
         identity,
     )
 
@@ -164,7 +159,7 @@ def facts(
 def unreadable(body: bytes, exchange: str) -> Facts:
     """Return the attributes of a message of which nothing but the body can be read."""
     record = Record(Properties(delivery_mode=2), body)
-    return -1, None, exchange, record, 0, None, 0, 0, (-1, 0)
+    return -1, None, exchange, record, 0, None, 0, 0, 0, (-1, 0)
 
 
 def died_after(table: Table, max_delivery_count: int) -> int:
@@ -185,6 +180,10 @@ def death_of(table: Table) -> tuple[str, str] | None:
     if headers.DEAD_LETTER_REASON in table and headers.DEAD_LETTER_SOURCE not in table:
         return None
     return DEATHS.get(bytes_in(table, _DEATH) or b"") if _DEATH in table else None
+
+
+def _deaths(table: Table) -> int:
+    return max(_integer(table, headers.DEATHS, 1), 1)
 
 
 def _integer(table: Table, name: str, default: int) -> int:

@@ -40,7 +40,7 @@ class AnsweringSender:
 
 def message(number: int) -> Message:
     """Return a message that has come again."""
-    return Message(number, None, "", Record(Properties(), b""), 0, None, 0, 0, bytes(16))
+    return Message(number, None, "", Record(Properties(), b""), 0, None, 0, 0, 0, bytes(16))
 
 
 def answer(*told: Told) -> Done:

@@ -280,7 +280,7 @@ class Bridge:
         record = Record(Properties(delivery_mode=2), b"")
         identity = number.to_bytes(16, "big")
         holding: HeldMessage = Held(
-            number, None, "", record, 0, None, 0, 0, identity, 1, cast(Any, channel), number
+            number, None, "", record, 0, None, 0, 0, 0, identity, 1, cast(Any, channel), number
         )
         if was_redelivered and not await self._ask(holding, channel):
             return

@@ -34,6 +34,7 @@ def message(
         ttl_ms,
         0,
         failures,
+        0,
         (number, NOW_MS),
     )
 

@@ -9,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.machine.inbox.publication import Publication
+from bridge.machine.queue.second_copies import CopyStatus, SecondCopies
+from bridge.machine.queue.settled import SettledMemory
 from bridge.message import moves
 from bridge.message.message import EXPIRED_REASON, Message, facts
 from bridge.model import entity as model
 from bridge.topology import names
 from bridge.wire import headers, stamp
 from bridge.wire.basic import Properties, Table, long, text
+from bridge.wire.record import Record
 
 NOW_MS = 1_700_000_000_000
 IDENTITY = bytes(range(20))
@@ -252,6 +255,17 @@ def test_each_time_that_a_message_is_dead_lettered_it_is_a_later_one() -> None:
         assert (message.deaths, message.generation) == (deaths, 0)
         message = arrived(moves.again(ACTIVE, message, {}, 1, NOW_MS)[0])
         assert message.deaths == deaths
+
+
+def test_a_dead_letter_that_is_held_without_its_content_is_the_same_one() -> None:
+    """Searches by number drop the content of what stands before: it may be held again."""
+    dead = delivered(table={headers.DEAD_LETTERED: long(10), headers.DEATHS: long(2)})
+    copies: SecondCopies[Message] = SecondCopies(SettledMemory().numbers())
+    copies.hold(dead)
+    dead.record = Record(Properties(), b"")
+    copies.let_go(dead)
+    assert copies.status_of(dead) is CopyStatus.NEW
+    assert not len(copies)
 
 
 def test_a_dead_letter_of_an_older_bridge_has_died_once() -> None:
