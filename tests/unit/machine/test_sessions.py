@@ -551,9 +551,9 @@ def test_a_pinned_session_is_nobody_elses_until_its_transaction_ends(is_committe
     world.credit(1, 2)
     place = world.take(1)
     assert place is not None
-    assert world.machine.pins.pin("A", place, now_ms=world.now_ms) is not None
+    assert world.machine.pins.pin("A", "txn", now_ms=world.now_ms) is not None
     world.machine.leaving(place)
-    world.pins.append((place, "a", place))
+    world.pins.append(("txn", "a", place))
     world.pass_time(20_000)
     assert world.session_of == {1: "a"}
     world.close(1)
