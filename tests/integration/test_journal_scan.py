@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from bisect import bisect_left
+from contextlib import suppress
 
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import parse_url
-from bridge.broker.streams.stream_reader import StreamEntry
+from bridge.broker.errors import BrokerSilent
+from bridge.broker.streams.stream_reader import StreamEntry, at
 from bridge.engine.browse.journal_scan import NEW_MAX, STOP, JournalScan
 from bridge.machine.inbox.journal_entries import JournalEntries
 from bridge.topology import names, parts
@@ -49,6 +51,24 @@ class _CountingScan(JournalScan):
     def see(self, entry: StreamEntry) -> int:
         self.seen += 1
         return super().see(entry)
+
+
+class _ForgettingScan(JournalScan):
+    """A scan of which another read finds the journal silent, and forgets it, at two places."""
+
+    async def _is_there(self, number: int) -> bool:
+        found = await super()._is_there(number)
+        await self._forget()
+        return found
+
+    async def _read_new(self) -> bool:
+        found = await super()._read_new()
+        await self._forget()
+        return found
+
+    async def _forget(self) -> None:
+        with suppress(BrokerSilent):
+            await self._read(at(10 * COUNT), lambda entry: True)
 
 
 async def numbers_from(scan: JournalScan, start: int, count: int, step: int = 1) -> list[int]:
@@ -113,12 +133,12 @@ async def test_a_scan_leaps_over_gaps(broker: Broker, vhost: str) -> None:
         told = set[Gap]()
         scan = JournalScan(connection, stream, None, on_gap=told.add)
         assert await scan.bounds() == (numbers[0], numbers[-1])
-        for at in [chance.randrange(len(numbers) - 20) for _ in range(60)]:
-            assert await numbers_from(scan, numbers[at] - 1, 20) in (
-                numbers[at - 1 : at + 19],
-                numbers[at : at + 20],
+        for place in [chance.randrange(len(numbers) - 20) for _ in range(60)]:
+            assert await numbers_from(scan, numbers[place] - 1, 20) in (
+                numbers[place - 1 : place + 19],
+                numbers[place : place + 20],
             )
-            assert await numbers_from(scan, numbers[at], 20) == numbers[at : at + 20]
+            assert await numbers_from(scan, numbers[place], 20) == numbers[place : place + 20]
         for gap in gaps[:60]:
             following = numbers[bisect_left(numbers, gap.last)]
             assert await numbers_from(scan, gap.first, 1) == [following]
@@ -156,5 +176,19 @@ async def test_the_end_is_found_again_by_few_entries(broker: Broker, vhost: str)
             await channel.publisher.publish_confirmed("", stream, each, b"x")
             for _ in range(2):
                 assert await scan.bounds() == (1, last)
+    finally:
+        await connection.close()
+
+
+async def test_bounds_hold_when_another_read_forgets_the_journal(
+    broker: Broker, vhost: str
+) -> None:
+    """It has found the journal silent, as on a RabbitMQ that does not answer for seconds."""
+    connection = await Connection.open(parse_url(broker.url_of(vhost)), name="test")
+    try:
+        scan = _ForgettingScan(connection, await write(connection), None)
+        for _ in range(3):
+            assert await scan.bounds() == (1, COUNT)
+            assert await numbers_from(scan, COUNT // 2, 1) == [COUNT // 2]
     finally:
         await connection.close()

@@ -90,7 +90,8 @@ class JournalScan:
         last = await self._find_last()
         if last is None:
             return None
-        if self._first is None or not await self._is_there(self._first):
+        first = self._first  # another read may forget it meanwhile
+        if first is None or not await self._is_there(first):
             found: list[int] = []
 
             def take(entry: StreamEntry) -> bool:
@@ -102,8 +103,8 @@ class JournalScan:
             await self._read(FIRST, take, prefetch=10)
             if not found:
                 return None
-            self._first = found[0]
-        return self._first, last
+            self._first = first = found[0]
+        return first, last
 
     async def scan(self, start: int, take: Take, *, prefetch: int = 250) -> None:
         """Give the messages from a number on to `take`, until it stops or the journal ends.
@@ -224,7 +225,7 @@ class JournalScan:
 
     async def _find_last(self) -> int | None:
         """Return the highest number near the journal's end."""
-        if await self._read_new():
+        if await self._read_new() and self._highest >= 0:
             return self._highest
         found: list[int] = []
 
