@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -246,7 +245,7 @@ def begun(*words: str) -> subprocess.Popen[bytes]:
 
 def killed(process: subprocess.Popen[bytes]) -> None:
     """Kill it."""
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.wait()
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -218,7 +216,7 @@ def begun(path: str) -> subprocess.Popen[bytes]:
 def killed(process: subprocess.Popen[bytes]) -> None:
     """Kill it."""
     if process.poll() is None:
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
     process.wait()
 
 
