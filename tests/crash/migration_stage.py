@@ -7,15 +7,17 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 
+from bridge.cli.main import main
 from bridge.remote.address import RemoteAddress
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.credentials import credential_in
@@ -27,8 +29,11 @@ from bridge.remote.patience import Patience
 from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive
+from tests.acceptance.two_bridges import config
 from tests.brokers.node import Node
 from tests.crash.stage import DEAD, Run
+from tests.fixtures.bridge import bridge_of
+from tests.fixtures.broker import Broker
 from tests.fixtures.held_wire import HeldWire
 from tests.fixtures.waiting import eventually
 
@@ -180,6 +185,7 @@ class MigrationStage:
 
     Attributes:
         told: what has happened, for whoever reads a failure.
+        options: those that each run has.
     """
 
     source: MovedSide
@@ -187,10 +193,11 @@ class MigrationStage:
     folder: Path
     chance: random.Random = field(default_factory=random.Random)
     told: list[str] = field(default_factory=list)
+    options: Sequence[str] = ()
 
     def start(self) -> Run:
         """Start `migrate run` in a process of its own."""
-        return self._start("run", *SIDES, "--still", "0.1", "--yes")
+        return self._start("run", *SIDES, "--still", "0.1", "--yes", *self.options)
 
     def end(self, run: Run) -> Said:
         """Return what a command has said when it has ended."""
@@ -218,6 +225,37 @@ class MigrationStage:
                 stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
             )  # fmt: skip
         return Run(process, out, err)
+
+
+@contextmanager
+def begun_stage(
+    brokers: Sequence[Broker], folder: Path, monkeypatch: pytest.MonkeyPatch, target: Path
+) -> Iterator[MigrationStage]:
+    """Start two bridges, each with a RabbitMQ of its own; the source has its entities.
+
+    Args:
+        target: the entities of the target.
+    """
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
+    configs = config(folder, "source", QUEUES, TOPIC), target
+    with ExitStack() as ends:
+        sides = []
+        for broker, entities in zip(brokers, configs, strict=True):
+            assert broker.node is not None
+            if not broker.node.is_running:
+                broker.node.start()
+            vhost = ends.enter_context(broker.fresh_vhost())
+            bridge = bridge_of(broker, vhost, config=entities)
+            ends.callback(bridge.kill)
+            bridge.start()
+            wire = HeldWire(bridge.port)
+            ends.callback(wire.close)
+            sides.append(MovedSide(broker.node, bridge, wire))
+        for name, side in zip(("here", "there"), sides, strict=True):
+            monkeypatch.setenv(name.upper(), side.place)
+            assert main(["profile", "add", name, "--variable", name.upper()]) == 0
+        yield MigrationStage(*sides, folder)
 
 
 class EarlyReceiver:

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from bridge.cli.main import main
 from tests.acceptance.two_bridges import config
 from tests.crash.migration_runs import is_over, judge, play
 from tests.crash.migration_stage import (
-    QUEUES,
-    TOPIC,
     EarlyReceiver,
     MigrationStage,
-    MovedSide,
     await_filled,
+    begun_stage,
     fill,
 )
-from tests.fixtures.bridge import bridge_of
 from tests.fixtures.broker import Broker
-from tests.fixtures.held_wire import HeldWire, Way
+from tests.fixtures.held_wire import Way
 from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)
@@ -38,30 +33,8 @@ def migration_stage(
     own_brokers: list[Broker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[MigrationStage]:
     """Two bridges, started; the target has nothing."""
-    configs = (
-        config(tmp_path, "source", QUEUES, TOPIC),
-        config(tmp_path, "target", {}),
-    )
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("BUSBRIDGE_NAMESPACE", raising=False)
-    with ExitStack() as ends:
-        sides = []
-        for broker, entities in zip(own_brokers, configs, strict=True):
-            assert broker.node is not None
-            if not broker.node.is_running:
-                broker.node.start()
-            vhost = ends.enter_context(broker.fresh_vhost())
-            bridge = bridge_of(broker, vhost, config=entities)
-            ends.callback(bridge.kill)
-            bridge.start()
-            wire = HeldWire(bridge.port)
-            ends.callback(wire.close)
-            sides.append(MovedSide(broker.node, bridge, wire))
-        for name, side in zip(("here", "there"), sides, strict=True):
-            monkeypatch.setenv(name.upper(), side.place)
-            assert main(["profile", "add", name, "--variable", name.upper()]) == 0
-        source, target = sides
-        yield MigrationStage(source, target, tmp_path)
+    with begun_stage(own_brokers, tmp_path, monkeypatch, config(tmp_path, "target", {})) as stage:
+        yield stage
 
 
 @pytest.mark.parametrize(
