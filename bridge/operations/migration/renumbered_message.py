@@ -6,6 +6,7 @@ and the run; for a copy of a subscription's with its EnqueuedSequenceNumber.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -21,7 +22,9 @@ from bridge.wire.mapping.sections import APPLICATION_PROPERTIES, MESSAGE_ANNOTAT
 
 RENUMBERED: Final = "busbridge-renumbered"
 """The run that gave the number, and behind `/` the EnqueuedSequenceNumber that a copy of a topic
-had; behind those of earlier runs, with `;` between them."""
+had, or `-` for none; behind those of earlier runs, with `;` between them."""
+
+_NONE: Final = "-"
 
 
 def check_renumberable(place: CopyPlace, message: RemoteMessage) -> None:
@@ -55,7 +58,8 @@ def renumbered(
     mark = place.renumbered_by
     put_long = {headers.SEQUENCE_NUMBER: number}
     if order is not None:
-        mark += f"/{message.enqueued_sequence_number or 0}"
+        was = message.enqueued_sequence_number
+        mark += f"/{_NONE if was is None else was}"
         put_long[headers.ENQUEUED_SEQUENCE_NUMBER] = order
     return _changed(
         message,
@@ -79,7 +83,9 @@ def original(message: RemoteMessage, place: CopyPlace) -> RemoteMessage | None:
         put_long = {headers.SEQUENCE_NUMBER: int(old)}
         if _is_number(order):
             put_long[headers.ENQUEUED_SEQUENCE_NUMBER] = int(order)
-        return _changed(message, put_long, {SEQUENCE: earlier, RENUMBERED: earlier_mark})
+        dropped = {headers.ENQUEUED_SEQUENCE_NUMBER} if order == _NONE else set()
+        texts = {SEQUENCE: earlier, RENUMBERED: earlier_mark}
+        return _changed(message, put_long, texts, dropped)
     except (DecodeError, MappingError):
         return None
 
@@ -100,13 +106,21 @@ def peeked_copy(
 
 
 def _changed(
-    message: RemoteMessage, annotations: dict[str, int], properties: dict[str, str | None]
+    message: RemoteMessage,
+    annotations: dict[str, int],
+    properties: dict[str, str | None],
+    dropped: Collection[str] = (),
 ) -> RemoteMessage:
-    """Return a message with other annotations and texts; `None`: without that one."""
+    """Return a message with other annotations and texts; `None`: without that one.
+
+    Args:
+        dropped: annotations that it has no more.
+    """
     pairs = EncodedMap(message.application_properties, APPLICATION_PROPERTIES)
     return replace(
         message,
         annotations=EncodedMap(message.annotations, MESSAGE_ANNOTATIONS).changed(
+            drop={name.encode() for name in dropped},
             put={name.encode(): encode_long(value) for name, value in annotations.items()},
             as_key=encode_symbol,
         ),

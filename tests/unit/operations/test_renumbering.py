@@ -374,6 +374,15 @@ def test_a_copy_says_what_it_was(
     assert copy.body == source.body
 
 
+def test_a_copy_of_a_topic_without_a_number_of_the_topic_has_none_again() -> None:
+    """As a namespace may show it."""
+    source = message(7)
+    copy = renumbered(source, COPIES, 7, 17, 27)
+    assert copy.enqueued_sequence_number == 27
+    found = peeked_copy(copy, COPIES)
+    assert (found.digest, found.order) == (peeked(source, is_dead=False).digest, 27)
+
+
 @pytest.mark.parametrize(
     "properties",
     [
