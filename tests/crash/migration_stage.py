@@ -255,7 +255,7 @@ def begun_stage(
         for name, side in zip(("here", "there"), sides, strict=True):
             monkeypatch.setenv(name.upper(), side.place)
             assert main(["profile", "add", name, "--variable", name.upper()]) == 0
-        yield MigrationStage(*sides, folder)
+        yield MigrationStage(sides[0], sides[1], folder)
 
 
 class EarlyReceiver:
