@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -112,9 +112,9 @@ class _Migration:
         units = [each for each in order.copied(here.namespace) if each.path.lower() in meant]
         mark = VerifiedMark(self._at_target, mark_name(self._run, self._arguments.entity), meant)
         found = await mark.find()
-        if self._arguments.give_up:
-            return await self._give_up(units, meant, is_verified=found is not None)
         there, created = await self._sides.read_target(self._output, here, meant)
+        if self._arguments.give_up:
+            return await self._give_up(units, meant, created)
         due_after_ms, total = 0, None
         before, empty = here, frozenset[str]()
         if found is not None:
@@ -147,28 +147,56 @@ class _Migration:
         return ExitCode.DONE
 
     async def _give_up(
-        self, units: Sequence[model.Queue | model.Topic], meant: set[str], *, is_verified: bool
+        self,
+        units: Sequence[model.Queue | model.Topic],
+        meant: set[str],
+        created: Mapping[str, str],
     ) -> int:
         """End the holds.
 
+        Args:
+            created: when each entity of the target was made, by the path in lower case.
+
         Raises:
-            CommandError: all is verified, so that the source may lack what was scheduled.
+            CommandError: all of one is verified, so that the source may lack what was scheduled; or
+                another run holds one.
         """
         from bridge.commands.migration_copying import places_of
         from bridge.commands.migration_giving_up import give_up
+        from bridge.operations.migration.copy_effects import CopyStopped
 
-        if is_verified:
+        was_copied = await self._was_copied(created)
+        if verified := [path for path in sorted(meant) if was_copied(path)]:
             raise CommandError(
-                "All is verified, and what was scheduled may be at the target alone by now: give "
-                "the command without --give-up, to bring it to its end."
+                f"All is verified of {', '.join(verified)}, and what was scheduled may be at the "
+                "target alone by now: nothing was changed. Where its run was killed, give that "
+                "command without --give-up, to bring it to its end; name the others."
             )
         self._output.confirm(
             f"The holds at {self._target.name} end, with copies there that the source has, too. "
             "All that receives there is stopped?"
         )
         places = [places_of(unit, lambda path: path.lower() in meant, self._run) for unit in units]
-        await give_up(self._sides.to_target, self._run, places, self._target.name, self._output)
+        try:
+            await give_up(self._sides.to_target, self._run, places, self._target.name, self._output)
+        except CopyStopped as error:
+            raise CommandError(str(error)) from None
         return ExitCode.DONE
+
+    async def _was_copied(self, created: Mapping[str, str]) -> Callable[[str], bool]:
+        """Return what tells whether a run has verified an entity, as the target has it now."""
+        from bridge.commands.migration_record import CopyRecord
+        from bridge.operations.migration.run_mark import made_ms
+
+        record = CopyRecord(self._at_target, self._sides.to_target, self._sides.run)
+        recorded = await record.read()
+
+        def was_copied(path: str) -> bool:
+            found = recorded.get(path.lower())
+            made = made_ms(created.get(path.lower())) or 0
+            return found is not None and made <= found[1]
+
+        return was_copied
 
     @property
     def _renumbered_by(self) -> str:
@@ -288,20 +316,11 @@ class _Migration:
         from bridge.commands.migration_copying import places_of
         from bridge.commands.migration_defining import DefinitionCopy
         from bridge.commands.migration_holding import TargetHolding
-        from bridge.commands.migration_record import CopyRecord
         from bridge.operations.migration.copy_effects import CopyStopped
-        from bridge.operations.migration.run_mark import made_ms
         from bridge.remote.errors import RemoteError
         from bridge.topology.definitions import entities
 
-        record = CopyRecord(self._at_target, self._sides.to_target, self._sides.run)
-        recorded = await record.read()
-
-        def was_copied(path: str) -> bool:
-            found = recorded.get(path.lower())
-            made = made_ms(created.get(path.lower())) or 0
-            return found is not None and made <= found[1]
-
+        was_copied = await self._was_copied(created)
         to_target, renumbers = self._sides.to_target, self._renumbers
         holding = TargetHolding(to_target, self._run, there, was_copied, renumbers=renumbers)
         part = [each for each in entities(here.namespace) if each.path.lower() in meant]

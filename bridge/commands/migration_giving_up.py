@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from bridge.commands.message_path import DEAD_LETTER
 from bridge.commands.migration_holding import held_paths, holds
@@ -20,33 +21,49 @@ async def give_up(
     name: str,
     output: Output,
 ) -> None:
-    """End a run's holds, and write a row for each place with copies: how they are removed.
+    """Write a row for each place with copies, how they are removed, and end a run's holds.
+
+    What the run does not hold has no row: its copies, if it has some, may be the only ones.
 
     Args:
         units: the places of each queue or topic.
         name: the target's profile.
 
     Raises:
-        CopyStopped: another run holds one of them.
+        CopyStopped: another run holds one of them; nothing is changed.
         RemoteError: the target refuses, or does not answer.
     """
+    held = [each for each in units if await _is_held(target, each, run)]
     rows: list[dict[str, object]] = []
-    held = 0
-    for places in units:
-        for path in held_paths(places):
-            try:
-                held += await holds(target, path, run)
-                await target.management_of(path).release(run)
-            except RemoteNotFound:
-                continue
+    for places in held:
         for place in places:
             is_topic = any(each.is_ordered_by_topic for each in places)
             rows += [_row(place, state, run, name) for state in _states(place, is_topic=is_topic)]
     output.table(rows, ("entity", "state", "command"))
+    for places in held:
+        for path in held_paths(places):
+            with suppress(RemoteNotFound):
+                await target.management_of(path).release(run)
+    if not held:
+        output.say("The run holds none of these: nothing was changed.")
+        return
     output.say(
-        f"{held:,} holds have ended. Give these commands before anything receives there, and see "
-        "that they find what they should (--dry-run)."
+        f"The holds of {len(held):,} queues and topics have ended. Give these commands before "
+        "anything receives there, and see that they find what they should (--dry-run)."
     )
+
+
+async def _is_held(target: RemoteNamespace, places: Sequence[CopyPlace], run: str) -> bool:
+    """Whether a run holds a queue or topic, or a subscription of it.
+
+    Raises:
+        CopyStopped, RemoteError: see `give_up`.
+    """
+    found = False
+    for path in held_paths(places):
+        with suppress(RemoteNotFound):
+            found |= await holds(target, path, run)
+    return found
 
 
 def _states(place: CopyPlace, *, is_topic: bool) -> tuple[str, ...]:

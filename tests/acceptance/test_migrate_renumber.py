@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,8 @@ from bridge.cli.main import main
 from bridge.operations.migration.copy_effects import CopyPlace, PeekedMessage
 from bridge.operations.migration.renumbered_message import RENUMBERED, peeked_copy
 from bridge.remote.address import RemoteAddress
+from bridge.remote.credentials import credential_in
+from bridge.remote.namespace import RemoteNamespace
 from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive, send, take, texts
@@ -34,6 +37,8 @@ QUEUES: dict[str, dict[str, Any]] = {
     "given-up": {},
     "plain": {},
     "states": {"RequiresSession": True},
+    "ended": {},
+    "held": {},
 }
 TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit"}, {"Name": "mail"}]}
 PATHS = ("orders", "partitioned", "sessions", "events")
@@ -347,3 +352,42 @@ def test_the_copies_of_a_run_that_is_given_up_are_removed_by_the_commands_that_i
     eventually(lambda: not by_old_number(target, "given-up")[0], "they are gone")
     (own,) = by_old_number(target, "given-up")[1].values()
     assert own.message.data == b"its own"
+
+
+def test_a_run_that_has_ended_cannot_be_given_up(bridges: tuple[Bridge, Bridge], run: Run) -> None:
+    """Its copies of what was scheduled are the only ones: nothing says how to remove them."""
+    source, target = bridges
+    with client_of(source) as client, client.get_queue_sender("ended") as sender:
+        sender.schedule_messages(ServiceBusMessage("later"), DUE)
+    said = run("ended")
+    assert said.code == 0, said.err
+    given = run.said("run", "--renumber", "--give-up", "--yes", "ended")
+    assert (given.code, "All is verified of ended" in given.err) == (1, True), given.err
+    assert "purge" not in given.out + given.err
+    namespace = RemoteAddress.of(source.connection_string).namespace
+    assert run.said("finish", "ended", "--yes", namespace).code == 0
+    assert run.said("run", "--renumber", "--give-up", "--yes", "ended").code == 1
+    assert len(by_old_number(target, "ended")[0]) == 1
+
+
+def test_what_another_run_holds_is_named_when_a_run_is_given_up(
+    bridges: tuple[Bridge, Bridge], run: Run
+) -> None:
+    """Also beside what no run holds, of which no copies are to be removed."""
+    _, target = bridges
+    asyncio.run(hold(target, "held", "another-run"))
+    given = run.said("run", "--renumber", "--give-up", "--yes", "held")
+    assert (given.code, "'another-run'" in given.err) == (1, True), given.err
+    asyncio.run(hold(target, "held", "another-run", is_held=False))
+    given = run.said("run", "--renumber", "--give-up", "--yes", "held")
+    assert (given.code, given.rows, "holds none of these" in given.err) == (0, [], True), given.err
+
+
+async def hold(bridge: Bridge, path: str, name: str, *, is_held: bool = True) -> None:
+    """Have a run hold an entity, or end that."""
+    credential = credential_in(bridge.connection_string)
+    assert credential is not None
+    address = RemoteAddress.of(bridge.connection_string)
+    async with RemoteNamespace(address, credential) as namespace:
+        management = namespace.management_of(path)
+        await (management.hold(name) if is_held else management.release(name))
