@@ -153,7 +153,7 @@ class EntityCopy:
             self._batch_bytes = min(self._batch_bytes, held.batch_bytes)
         self.phase = CopyPhase.READING
         if self._renumbering is not None:
-            yield from self._renumbering.ask()
+            yield from self._renumbering.ask(is_first=not self._may_have_copies)
         yield from self._read_numbers()
         self._check_due()
         yield from self._find_copied(is_new=held.is_new)

@@ -43,9 +43,15 @@ class Renumbering:
         self._lasts: dict[Series, tuple[int, bool]] = {}
         self._distances: dict[Series, int] = {}
         self._is_partitioned = False
+        self._is_first = False
 
-    def ask(self) -> Generator[CopyEffect, CopyAnswer, None]:
-        """Have the target tell its last numbers."""
+    def ask(self, *, is_first: bool = False) -> Generator[CopyEffect, CopyAnswer, None]:
+        """Have the target tell its last numbers.
+
+        Args:
+            is_first: the run has copied nothing yet, so that copies are an earlier one's.
+        """
+        self._is_first = is_first
         asked = set[int]()
         for index, place in enumerate(self._places):
             if place.series in asked:
@@ -67,10 +73,17 @@ class Renumbering:
         """Whether a message of the target is a copy: of what it says, or where one would be.
 
         Raises:
-            CopyStopped: it is one, under a number that another copy forbids.
+            CopyStopped: it is one, under a number that another copy forbids; or it is an earlier
+                run's, which could not be told from this one's afterwards.
         """
         shown = message.shown_number
         at = ledger.find(message.number)
+        if at is None and self._is_first:
+            raise CopyStopped(
+                f"{ledger.place.path}: the target has {shown}, an earlier run's copy of message "
+                f"{message.number}, which the source has no more: receive such copies there first, "
+                "or leave the entity out."
+            )
         if at is None or not ledger.is_same(at, message):
             distance = self._distances.get(self._of(ledger.place.series, message.number))
             return distance is not None and shown - message.number == distance
@@ -110,6 +123,7 @@ class Renumbering:
         Raises:
             CopyStopped: numbers would be too high.
         """
+        self._is_first = False
         firsts: dict[Series, int] = {}
         highest: dict[Series, int] = {}
         for ledger in ledgers:
