@@ -96,16 +96,6 @@ class Sent:
         return len(self.content.sends) + len(self.content.schedules.items)
 
 
-def reply_address(identity: bytes) -> bytes:
-    """Return the properties of an envelope whose sender waits."""
-    return Properties(
-        headers=dict(envelope.HEADERS),
-        delivery_mode=2,
-        reply_to="address",
-        correlation_id=identity.hex(),
-    ).encode()
-
-
 class _Commits(SequencerUnderKills):
     """Rules about commits, for a queue or a topic."""
 
@@ -129,14 +119,6 @@ class _Commits(SequencerUnderKills):
         assert isinstance(command, TransactionCommand)
         return apply_transaction(self.sequencer, command, self.now_ms)
 
-    def _put(self, identity: bytes, body: bytes, *, is_asked: bool = True) -> None:
-        properties = reply_address(identity) if is_asked else envelope.SILENT_PROPERTIES
-        self.rabbit.inbox.append((properties, body))
-
-    def _new_identity(self) -> bytes:
-        self.sent += 1
-        return self.sent.to_bytes(4, "big") * 4
-
     # Deliverers.
 
     @rule(at=st.integers(0, MESSAGES - 1))
@@ -149,8 +131,8 @@ class _Commits(SequencerUnderKills):
             each.was_delivered = each.is_held = True
             each.locks.append(NO_INQUIRY)
             return
-        each.asking = self._new_identity()
-        self._put(each.asking, inquiries.encode_inquiry(each.asking, [each.message]))
+        each.asking = self.new_identity()
+        self.put(each.asking, inquiries.encode_inquiry(each.asking, [each.message]))
 
     @rule(at=st.integers(0, MESSAGES - 1))
     def lose_lock(self, at: int) -> None:
@@ -168,9 +150,9 @@ class _Commits(SequencerUnderKills):
     @rule(count=st.integers(1, 2))
     def reserve(self, count: int) -> None:
         """A gateway asks for numbers."""
-        identity = self._new_identity()
+        identity = self.new_identity()
         self.reserving.add(identity)
-        self._put(identity, reservations.encode_keys(identity, [None] * count))
+        self.put(identity, reservations.encode_keys(identity, [None] * count))
 
     @rule(
         sends=st.lists(st.none() | st.just(50), max_size=2),
@@ -203,7 +185,7 @@ class _Commits(SequencerUnderKills):
         chosen = {each.message.number: (each, at) for each, at in chance.sample(locks, len(locks))}
         kept = list(chosen.values())[:count]
         waiting = sorted(number for number, _ in self.sequencer.memory.pending)
-        identity = self._new_identity()
+        identity = self.new_identity()
         numbers = [self.free.pop() for _ in schedules[: len(self.free)]]
         later = [Item(BARE, b"", None, self.now_ms + delay) for delay in schedules[: len(numbers)]]
         content = CommitContent(
@@ -227,22 +209,22 @@ class _Commits(SequencerUnderKills):
         self.used |= {(each.message.number, index) for each, index in kept}
         body = commits.encode(identity, content)
         self.commits[identity] = Sent(identity, body, content, kept)
-        self._put(identity, body)
+        self.put(identity, body)
 
     @precondition(lambda self: self.commits)
     @rule(chance=st.randoms(use_true_random=False))
     def send_again(self, chance: random.Random) -> None:
         """A sender that has no answer, or hears its answer late, sends the same envelope."""
         sent = chance.choice(sorted(self.commits.values(), key=lambda each: each.identity))
-        self._put(sent.identity, sent.body)
+        self.put(sent.identity, sent.body)
 
     @precondition(lambda self: self.closing)
     @rule()
     def report(self) -> None:
         """Owners tell what they have carried out."""
         messages, self.closing = self.closing, []
-        identity = self._new_identity()
-        self._put(identity, inquiries.encode_carried_out(identity, messages), is_asked=False)
+        identity = self.new_identity()
+        self.put(identity, inquiries.encode_carried_out(identity, messages), is_asked=False)
 
     def answered(self, answer: SenderAnswer | None) -> None:
         """A sender or a deliverer hears the leader's answer."""
@@ -337,7 +319,7 @@ class _Commits(SequencerUnderKills):
     def _finish(self) -> None:
         """In the end every sender asks until it has its answer, and each message is delivered."""
         for sent in list(self.commits.values()):
-            self._put(sent.identity, sent.body)
+            self.put(sent.identity, sent.body)
         super()._finish()
         for _ in range(2):
             for at in range(MESSAGES):

@@ -147,6 +147,16 @@ def read_back(rabbit: Rabbit, term: bytes, step: int) -> Replay:
         step = min(step, len(rabbit.journal)) + (step if missing is None else missing)
 
 
+def reply_address(identity: bytes) -> bytes:
+    """Return the properties of an envelope whose sender waits."""
+    return Properties(
+        headers=dict(envelope.HEADERS),
+        delivery_mode=2,
+        reply_to="address",
+        correlation_id=identity.hex(),
+    ).encode()
+
+
 class SequencerUnderKills(RuleBasedStateMachine):
     """Arrivals, confirms, activations, snapshots and kills in any order."""
 
@@ -231,6 +241,16 @@ class SequencerUnderKills(RuleBasedStateMachine):
     def choose(self, can_repeat: bool) -> None:
         """Let there be only such ends that leave no copies, or any."""
         self.can_repeat = can_repeat
+
+    def put(self, identity: bytes, body: bytes, *, is_asked: bool = True) -> None:
+        """Send an envelope, whose sender waits for the answer or not."""
+        properties = reply_address(identity) if is_asked else envelope.SILENT_PROPERTIES
+        self.rabbit.inbox.append((properties, body))
+
+    def new_identity(self) -> bytes:
+        """Return the identity of an envelope that was not sent yet."""
+        self.sent += 1
+        return self.sent.to_bytes(4, "big") * 4
 
     @rule(count=st.integers(1, 5), delay=st.sampled_from([None, -5, 50, 5000]))
     def send(self, count: int, delay: int | None) -> None:

@@ -20,7 +20,7 @@ from bridge.machine.inbox.applied import Applied, SenderAnswer
 from bridge.machine.inbox.arrival import Command, TransactionCommand
 from bridge.machine.inbox.commits import apply_transaction
 from bridge.machine.sessions.states import States
-from bridge.wire import commits, envelope, headers, inquiries
+from bridge.wire import commits, headers, inquiries
 from bridge.wire.basic import Properties
 from bridge.wire.commits import (
     INQUIRY_BYTES,
@@ -35,7 +35,6 @@ from bridge.wire.commits import (
 from bridge.wire.decisions import decode_decision
 from bridge.wire.reply import Done, decode_reply
 from tests.fixtures.examples import examples
-from tests.unit.machine.test_commits_under_kills import reply_address
 from tests.unit.machine.test_sequencer_under_kills import SequencerUnderKills
 
 SOURCE = commits.source_in(b"source", LockedIn.STATES)
@@ -117,14 +116,6 @@ class StatesUnderKills(SequencerUnderKills):
         assert self.sequencer is not None
         return apply_transaction(self.sequencer, command, self.now_ms)
 
-    def _put(self, identity: bytes, body: bytes, *, is_asked: bool = True) -> None:
-        properties = reply_address(identity) if is_asked else envelope.SILENT_PROPERTIES
-        self.rabbit.inbox.append((properties, body))
-
-    def _new_identity(self) -> bytes:
-        self.sent += 1
-        return self.sent.to_bytes(4, "big") * 4
-
     # The owner.
 
     def _publish_state(
@@ -194,13 +185,13 @@ class StatesUnderKills(SequencerUnderKills):
         kept = self.owner.kept.get(session_id)
         if kept is None or kept.below_ms < 0 or kept.identity is not None:
             return
-        kept.identity = self._new_identity()
+        kept.identity = self.new_identity()
         spelling = IDS[session_id][spelt]
         outcome = StateOutcome(SOURCE, SHARD, self.owner.inquiry, kept.below_ms, spelling, value)
         body = commits.encode(kept.identity, CommitContent(states=[outcome]))
         self.commits[kept.identity] = SentState(session_id, body, outcome)
         if spelt:
-            self._put(kept.identity, body)
+            self.put(kept.identity, body)
 
     @rule(
         session_id=st.sampled_from(SESSIONS),
@@ -236,7 +227,7 @@ class StatesUnderKills(SequencerUnderKills):
     def send_again(self, chance: random.Random) -> None:
         """A sender that has no answer, or hears its answer late, sends the same envelope."""
         identity = chance.choice(sorted(self.commits))
-        self._put(identity, self.commits[identity].body)
+        self.put(identity, self.commits[identity].body)
 
     @rule(session_id=st.sampled_from(SESSIONS))
     def roll_back(self, session_id: str) -> None:
@@ -277,8 +268,8 @@ class StatesUnderKills(SequencerUnderKills):
     def report(self) -> None:
         """The owner tells what it has set."""
         messages, self.closing = self.closing, []
-        body = inquiries.encode_carried_out(self._new_identity(), messages)
-        self._put(b"", body, is_asked=False)
+        body = inquiries.encode_carried_out(self.new_identity(), messages)
+        self.put(b"", body, is_asked=False)
 
     @rule(
         arrives=st.integers(0, 2),
@@ -301,10 +292,10 @@ class StatesUnderKills(SequencerUnderKills):
         if not reports:
             self.closing.clear()
         self.chance = chance
-        identity = self._new_identity()
+        identity = self.new_identity()
         self.owner = StatesOwner(identity[:INQUIRY_BYTES], asking=identity, is_ready=False)
         asked = [shard_of_states(SOURCE, SHARD)]
-        self._put(identity, inquiries.encode_inquiry(identity, asked))
+        self.put(identity, inquiries.encode_inquiry(identity, asked))
 
     def answered(self, answer: SenderAnswer | None) -> None:
         """A sender or the next owner hears the leader's answer."""
@@ -405,7 +396,7 @@ class StatesUnderKills(SequencerUnderKills):
     def _finish(self) -> None:
         """In the end every sender asks until it has its answer, and the next owners give all."""
         for identity, sent in list(self.commits.items()):
-            self._put(identity, sent.body)
+            self.put(identity, sent.body)
         for applied in (0, 9):
             self.kill_owner(1, applied, False, self.chance)
             super()._finish()
