@@ -12,6 +12,8 @@ from tests.acceptance.busbridge import Busbridge, Make
 from tests.acceptance.driver import Outcome
 from tests.acceptance.issuer import Issuer
 from tests.acceptance.logins import Logins, application
+from tests.acceptance.two_bridges import add_profiles, two_bridges
+from tests.acceptance.two_bridges import config as entities_file
 from tests.fixtures.bridge import Bridge, bridge_of
 from tests.fixtures.broker import Broker
 
@@ -80,3 +82,23 @@ def logins(
     finally:
         made.bridge.kill()
         issuer.close()
+
+
+@pytest.fixture(scope="module")
+def bridges(
+    request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Bridge, Bridge]]:
+    """A migration's two bridges: with the module's `QUEUES` and `TOPIC`, and an empty one."""
+    folder = tmp_path_factory.mktemp("migration")
+    source = entities_file(folder, "source", request.module.QUEUES, request.module.TOPIC)
+    target = entities_file(folder, "target", {"other": {}})
+    with two_bridges(broker, source, target) as both:
+        yield both
+
+
+@pytest.fixture
+def profiles(
+    bridges: tuple[Bridge, Bridge], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The profiles `here` and `there` of commands are the module's two bridges."""
+    add_profiles(bridges, tmp_path, monkeypatch)

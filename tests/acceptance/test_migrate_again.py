@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,11 +20,11 @@ from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, send
 from tests.acceptance.test_migrate_run import snapshot
-from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
-from tests.fixtures.broker import Broker
+from tests.acceptance.two_bridges import MigrateCommands
 from tests.fixtures.waiting import eventually
 
 LOCK = {"LockDuration": "PT5S"}
+TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit"}]}
 QUEUES: dict[str, dict[str, Any]] = {
     "back": LOCK,
     "again": {**LOCK, "RequiresSession": True},
@@ -35,19 +33,6 @@ QUEUES: dict[str, dict[str, Any]] = {
     "anew": LOCK,
 }
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture(scope="module")
-def bridges(
-    broker: Broker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Bridge, Bridge]]:
-    """The bridge with the queues, and an empty one."""
-    folder = tmp_path_factory.mktemp("again")
-    topic = {"Name": "events", "Subscriptions": [{"Name": "audit"}]}
-    source = config(folder, "source", QUEUES, topic)
-    target = config(folder, "target", {"other": {}})
-    with two_bridges(broker, source, target) as both:
-        yield both
 
 
 class Migrate(MigrateCommands):
@@ -63,14 +48,8 @@ class Migrate(MigrateCommands):
 
 
 @pytest.fixture
-def migrate(
-    bridges: tuple[Bridge, Bridge],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Migrate:
+def migrate(profiles: None, capsys: pytest.CaptureFixture[str]) -> Migrate:
     """The commands; the profiles `here` and `there` are the two bridges."""
-    add_profiles(bridges, tmp_path, monkeypatch)
     return Migrate(capsys)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +16,7 @@ from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive, send, take, texts
 from tests.acceptance.test_migrate_run import BEGIN, Snapshot, killed, snapshot
-from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
-from tests.fixtures.broker import Broker
+from tests.acceptance.two_bridges import MigrateCommands
 from tests.fixtures.waiting import eventually
 
 LOCK = {"LockDuration": "PT5S"}
@@ -37,18 +35,6 @@ DUE = datetime.now(UTC) + timedelta(days=1)
 pytestmark = pytest.mark.timeout(900)
 
 
-@pytest.fixture(scope="module")
-def bridges(
-    broker: Broker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Bridge, Bridge]]:
-    """The bridge with the messages, and an empty one."""
-    folder = tmp_path_factory.mktemp("migration")
-    source = config(folder, "source", QUEUES, TOPIC)
-    target = config(folder, "target", {"other": {}})
-    with two_bridges(broker, source, target) as both:
-        yield both
-
-
 class Migrate(MigrateCommands):
     """The commands, with both bridges as profiles."""
 
@@ -58,14 +44,8 @@ class Migrate(MigrateCommands):
 
 
 @pytest.fixture
-def migrate(
-    bridges: tuple[Bridge, Bridge],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Migrate:
+def migrate(profiles: None, capsys: pytest.CaptureFixture[str]) -> Migrate:
     """The commands; the profiles `here` and `there` are the two bridges."""
-    add_profiles(bridges, tmp_path, monkeypatch)
     return Migrate(capsys)
 
 

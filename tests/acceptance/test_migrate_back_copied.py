@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +13,6 @@ from bridge.testing.process import Bridge
 from tests.acceptance.sdk import client_of, send, take, texts
 from tests.acceptance.test_migrate_back import Migrate, bodies, shows
 from tests.acceptance.test_migrate_run import snapshot
-from tests.acceptance.two_bridges import add_profiles, config, two_bridges
-from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 
 QUEUES: dict[str, dict[str, Any]] = {"anew": {}, "unmoved": {}, "before": {}}
@@ -24,27 +20,9 @@ TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit"}]}
 pytestmark = pytest.mark.timeout(900)
 
 
-@pytest.fixture(scope="module")
-def bridges(
-    broker: Broker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Bridge, Bridge]]:
-    """The bridge with the messages, and an empty one."""
-    folder = tmp_path_factory.mktemp("migration")
-    source = config(folder, "source", QUEUES, TOPIC)
-    target = config(folder, "target", {"other": {}})
-    with two_bridges(broker, source, target) as both:
-        yield both
-
-
 @pytest.fixture
-def migrate(
-    bridges: tuple[Bridge, Bridge],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Migrate:
+def migrate(profiles: None, capsys: pytest.CaptureFixture[str]) -> Migrate:
     """The commands; the profiles `here` and `there` are the two bridges."""
-    add_profiles(bridges, tmp_path, monkeypatch)
     return Migrate(capsys)
 
 

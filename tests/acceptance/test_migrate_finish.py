@@ -6,10 +6,8 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,8 +27,7 @@ from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive, send
 from tests.acceptance.test_migrate_run import BEGIN, Snapshot, digests, fill_many, snapshot
-from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
-from tests.fixtures.broker import Broker
+from tests.acceptance.two_bridges import MigrateCommands
 from tests.fixtures.terminal import terminal
 from tests.fixtures.waiting import eventually
 
@@ -61,16 +58,10 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def bridges(
-    broker: Broker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Bridge, Bridge]]:
+def bridges(bridges: tuple[Bridge, Bridge]) -> tuple[Bridge, Bridge]:
     """The bridge with the messages, and an empty one."""
-    folder = tmp_path_factory.mktemp("migration")
-    source = config(folder, "source", QUEUES, TOPIC)
-    target = config(folder, "target", {"other": {}})
-    with two_bridges(broker, source, target) as both:
-        fill(both[0])
-        yield both
+    fill(bridges[0])
+    return bridges
 
 
 def fill(bridge: Bridge) -> None:
@@ -131,14 +122,10 @@ class Migrate(MigrateCommands):
 
 @pytest.fixture
 def migrate(
-    bridges: tuple[Bridge, Bridge],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    profiles: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Migrate:
     """The command; the profiles `here` and `there` are the two bridges."""
     monkeypatch.setenv("TERM", "xterm")
-    add_profiles(bridges, tmp_path, monkeypatch)
     return Migrate(capsys)
 
 

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from bridge.cli.main import main
 from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive, send
-from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
+from tests.acceptance.two_bridges import MigrateCommands, config, two_bridges
 from tests.fixtures.broker import Broker
 from tests.fixtures.terminal import terminal
 from tests.fixtures.waiting import eventually
@@ -101,15 +100,11 @@ class Plan(MigrateCommands):
 
 @pytest.fixture
 def plan(
-    bridges: tuple[Bridge, Bridge],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    profiles: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Plan:
     """The command; the profiles `here` and `there` are the two bridges."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "150")
-    add_profiles(bridges, tmp_path, monkeypatch)
     return Plan(capsys)
 
 

@@ -6,7 +6,6 @@ import asyncio
 import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive, send, take, texts
 from tests.acceptance.test_migrate_run import begun, killed, snapshot
-from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
+from tests.acceptance.two_bridges import MigrateCommands, config, two_bridges
 from tests.fixtures.administration import Administer
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
@@ -130,14 +129,8 @@ class Run(MigrateCommands):
 
 
 @pytest.fixture
-def run(
-    bridges: tuple[Bridge, Bridge],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
+def run(profiles: None, capsys: pytest.CaptureFixture[str]) -> Run:
     """The command; the profiles `here` and `there` are the two bridges."""
-    add_profiles(bridges, tmp_path, monkeypatch)
     return Run(capsys)
 
 

@@ -6,9 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +22,7 @@ from bridge.remote.namespace import RemoteNamespace
 from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive, send, take, texts
-from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
-from tests.fixtures.broker import Broker
+from tests.acceptance.two_bridges import MigrateCommands
 from tests.fixtures.terminal import terminal
 from tests.fixtures.waiting import eventually
 
@@ -71,16 +68,10 @@ Snapshot = dict[str, dict[int, PeekedMessage]]
 
 
 @pytest.fixture(scope="module")
-def bridges(
-    broker: Broker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Bridge, Bridge]]:
+def bridges(bridges: tuple[Bridge, Bridge]) -> tuple[Bridge, Bridge]:
     """The bridge with the messages, and an empty one."""
-    folder = tmp_path_factory.mktemp("migration")
-    source = config(folder, "source", QUEUES, TOPIC)
-    target = config(folder, "target", {"other": {}})
-    with two_bridges(broker, source, target) as both:
-        fill(both[0])
-        yield both
+    fill(bridges[0])
+    return bridges
 
 
 def fill(bridge: Bridge) -> None:
@@ -153,14 +144,8 @@ class Run(MigrateCommands):
 
 
 @pytest.fixture
-def run(
-    bridges: tuple[Bridge, Bridge],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
+def run(profiles: None, capsys: pytest.CaptureFixture[str]) -> Run:
     """The command; the profiles `here` and `there` are the two bridges."""
-    add_profiles(bridges, tmp_path, monkeypatch)
     return Run(capsys)
 
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +31,7 @@ from bridge.remote.patience import Patience
 from bridge.testing.process import Bridge
 from tests.acceptance.sdk import client_of, receive, send
 from tests.acceptance.test_migrate_run import Run, begun, fill_many, marks, there
-from tests.acceptance.two_bridges import add_profiles, config, two_bridges
+from tests.acceptance.two_bridges import config, two_bridges
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import eventually
 
@@ -61,14 +60,8 @@ def bridges(
 
 
 @pytest.fixture
-def run(
-    bridges: tuple[Bridge, Bridge],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
+def run(profiles: None, capsys: pytest.CaptureFixture[str]) -> Run:
     """The command; the profiles `here` and `there` are the two bridges."""
-    add_profiles(bridges, tmp_path, monkeypatch)
     return Run(capsys)
 
 

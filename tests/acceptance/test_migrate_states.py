@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,8 +31,8 @@ from bridge.wire.amqp10.scalars import Int, Long
 from bridge.wire.mapping import sections
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, send
-from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
-from tests.fixtures.broker import Broker
+from tests.acceptance.test_migrate_run import killed
+from tests.acceptance.two_bridges import MigrateCommands
 from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)
@@ -91,18 +90,6 @@ def set_states(bridge: Bridge, path: str, states: dict[str, bytes | None]) -> No
     at(bridge, set_all)
 
 
-@pytest.fixture(scope="module")
-def bridges(
-    broker: Broker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Bridge, Bridge]]:
-    """The bridge with the sessions, and an empty one."""
-    folder = tmp_path_factory.mktemp("states")
-    source = config(folder, "source", QUEUES, TOPIC)
-    target = config(folder, "target", {"other": {}})
-    with two_bridges(broker, source, target) as both:
-        yield both
-
-
 class Commands(MigrateCommands):
     """The commands, with both bridges as profiles."""
 
@@ -120,14 +107,8 @@ class Commands(MigrateCommands):
 
 
 @pytest.fixture
-def migrate(
-    bridges: tuple[Bridge, Bridge],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Commands:
+def migrate(profiles: None, capsys: pytest.CaptureFixture[str]) -> Commands:
     """The commands; the profiles `here` and `there` are the two bridges."""
-    add_profiles(bridges, tmp_path, monkeypatch)
     return Commands(capsys)
 
 
@@ -211,13 +192,6 @@ def begun(path: str) -> subprocess.Popen[bytes]:
     """The command as a process."""
     words = ("migrate", "run", *WORDS, "--still", "0.1", "--yes", path)
     return subprocess.Popen([sys.executable, "-c", BEGIN, *words])
-
-
-def killed(process: subprocess.Popen[bytes]) -> None:
-    """Kill it."""
-    if process.poll() is None:
-        process.kill()
-    process.wait()
 
 
 def test_a_state_that_changed_at_the_source_stops_the_next_run_by_name(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from bridge.testing.process import Bridge
 from tests.acceptance.busbridge import Said
 from tests.acceptance.sdk import client_of, receive
-from tests.acceptance.two_bridges import MigrateCommands, add_profiles, config, two_bridges
+from tests.acceptance.two_bridges import MigrateCommands, config, two_bridges
 from tests.fixtures.broker import Broker
 
 BOTH: dict[str, dict[str, Any]] = {"same": {}, "planted": {}, "sessions": {"RequiresSession": True}}
@@ -99,14 +98,8 @@ class Verify(MigrateCommands):
 
 
 @pytest.fixture
-def verify(
-    bridges: tuple[Bridge, Bridge],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Verify:
+def verify(profiles: None, capsys: pytest.CaptureFixture[str]) -> Verify:
     """The command; the profiles `here` and `there` are the two bridges."""
-    add_profiles(bridges, tmp_path, monkeypatch)
     return Verify(capsys)
 
 
