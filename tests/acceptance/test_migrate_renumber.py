@@ -36,6 +36,7 @@ QUEUES: dict[str, dict[str, Any]] = {
     "given-up": {},
     "plain": {},
     "states": {"RequiresSession": True},
+    "beside": {},
     "ended": {},
     "held": {},
 }
@@ -352,6 +353,7 @@ def test_a_run_that_has_ended_cannot_be_given_up(bridges: tuple[Bridge, Bridge],
     source, target = bridges
     with client_of(source) as client, client.get_queue_sender("ended") as sender:
         sender.schedule_messages(ServiceBusMessage("later"), DUE)
+    assert run("beside").code == 0, "the record stays behind finish: it has another one's row"
     said = run("ended")
     assert said.code == 0, said.err
     given = run.said("run", "--renumber", "--give-up", "--yes", "ended")
