@@ -127,6 +127,7 @@ class BridgeParts:
         namespace.membership.on_changed = self._sidecar.choice.wake
         self._sidecar.choice.on_changed = namespace.membership.wake
         namespace.reconciler.upkeep.leading = self._sidecar.routes
+        namespace.half_made.silent.append(lambda: self._sidecar.silent)
         self._idle_watch = IdleWatch(self._sidecar, namespace.disposal)
         namespace.directory.follow(self._sidecar.follow)
         namespace.directory.follow(self._idle_watch.follow)

@@ -26,6 +26,7 @@ from bridge.engine.administration.directory import Directory
 from bridge.engine.administration.disposal import Disposal
 from bridge.engine.administration.due_checks import DueChecks
 from bridge.engine.administration.first_transactions import FirstTransactions
+from bridge.engine.administration.half_made_queues import HalfMadeQueues
 from bridge.engine.administration.notifications import (
     CHANGED,
     ENTITY_CHANGED,
@@ -344,6 +345,9 @@ class RabbitNamespace:
             ),
             own.bind,
         )
+        self.half_made = HalfMadeQueues(
+            management, self._administration, made_again, lambda: self.state.silent
+        )
         followers = DefinitionFollowers(self._peers, bridges.others, self._administration.read)
         self._administration.followed = HoldFollowers(followers).await_all
         self.transactional = FirstTransactions(
@@ -436,6 +440,7 @@ class RabbitNamespace:
             self._supervisor.keep("definitions", self.reconciler.follow),
             self._supervisor.keep("definitions of bridges", self.reconciler.follow_bridges),
             self._supervisor.keep("usage", self._usage.run),
+            self._supervisor.keep("half-made queues", self.half_made.run),
         ]
         await self._supervisor.until(self._sender.ready.wait())
         await self._supervisor.until(self._connections.ready.wait())

@@ -144,6 +144,7 @@ async def open_door(
             supervisor=supervisor,
         )
         namespace.reconciler.upkeep.leading = sidecar.routes
+        namespace.half_made.silent.append(lambda: sidecar.silent)
 
         namespace.directory.follow(sidecar.follow)
         await namespace.start()

@@ -159,6 +159,19 @@ class Management:
         )
         return row
 
+    async def never_had_a_leader(self, quorum_queue: str, *, members: int) -> bool:
+        """Return whether all members of a quorum queue answer, and none has had any entry or term.
+
+        Such a queue never took a message. False where RabbitMQ does not tell.
+        """
+        path = "queues", "quorum", self.vhost, quorum_queue, "status"
+        rows: _Rows | None = await self._http.request("GET", *path, absent=None)
+        return (
+            rows is not None
+            and len(rows) == members
+            and all(row.get("Term") == 0 and row.get("Last Log Index") == 0 for row in rows)
+        )
+
     async def queue_figures(self, names: Sequence[str] | None = None) -> dict[str, Figures]:
         """Return the figures of some queues, of all by default; they are seconds old.
 
