@@ -45,6 +45,7 @@ KEPT = frozenset(
         "consuming",
         "definitions",
         "definitions of bridges",
+        "half-made queues",
         "expired messages",
         "forwarder",
         "idle watch",
