@@ -37,6 +37,7 @@ NOTHING_TO_ACK = {"sequencer.journal.acked": "what is only written down acks no 
 NOT_LOADED = (
     "dead_letters.",
     "disposal.",
+    "engine.commit.",
     "engine.deferred.",
     "engine.move.",
     "engine.session.",
@@ -45,8 +46,9 @@ NOT_LOADED = (
 )
 """Nobody of the load defers, or accepts sessions (test_deferral.py, test_sessions.py, also for the
 queues that are made when they are used; of the history test_made_on_use.py), no queue
-refuses (test_refused_moves.py) or is unbound (test_deleted_by_hand.py), and nothing is idle
-(test_idle_deletion.py)."""
+refuses (test_refused_moves.py) or is unbound (test_deleted_by_hand.py), nothing is idle
+(test_idle_deletion.py), and there are no transactions (test_transacted_states.py,
+test_transactions.py)."""
 
 SINCE_4_3 = {"engine.release.returned"}
 """Before RabbitMQ 4.3 a released message is kept, because a return would count."""
