@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from bridge.operations.migration.verification import Side, fingerprint
+from bridge.operations.migration.state_counts import state_of
+from bridge.operations.migration.verification import Side, compared_values
 from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10.errors import DecodeError
 
@@ -113,12 +114,13 @@ def peeked(message: RemoteMessage, *, is_dead: bool, is_compared: bool = True) -
 
 
 def _digest(message: RemoteMessage, is_dead: bool) -> bytes:
-    found = fingerprint(message, is_dead=is_dead)
-    digest = hashlib.blake2b(found.state.encode(), digest_size=DIGEST_BYTES)
-    apart = _AT_ACTIVATION if found.state == "scheduled" else ()
-    for name, part in sorted(each for each in found.digests.items() if each[0] not in apart):
-        digest.update(name.encode() + part)
-    return digest.digest()
+    state = state_of(message, is_dead=is_dead)
+    apart = _AT_ACTIVATION if state == "scheduled" else ()
+    parts = [state.encode()]
+    for name, value in compared_values(message).items():
+        if name not in apart:
+            parts += (b"%s %d:" % (name.encode(), len(value)), value)
+    return hashlib.blake2b(b"".join(parts), digest_size=DIGEST_BYTES).digest()
 
 
 # -- what it wants done

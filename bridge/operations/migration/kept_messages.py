@@ -6,9 +6,12 @@ from dataclasses import replace
 from typing import Final
 
 from bridge.operations.migration.copy_effects import PeekedMessage
+from bridge.remote.message import RemoteMessage
 
-OVERHEAD_BYTES: Final = 1_024
+OVERHEAD_BYTES: Final = 512
 """What a message takes in memory beside its own bytes."""
+
+_NOTHING: Final = RemoteMessage()
 
 
 class KeptMessages:
@@ -20,7 +23,7 @@ class KeptMessages:
     """
 
     def __init__(self, places: int, bytes_max: int) -> None:
-        self._places: list[dict[int, PeekedMessage]] = [{} for _ in range(places)]
+        self._places: list[dict[int, tuple[PeekedMessage, bytes]]] = [{} for _ in range(places)]
         self._left_bytes = bytes_max
 
     def add(self, place: int, message: PeekedMessage) -> None:
@@ -30,12 +33,14 @@ class KeptMessages:
             self._left_bytes = 0  # those behind it are read again: with this one, in one page
             return
         self._left_bytes -= needed_bytes
-        # A message remembers what was read of it, which takes more than its bytes: not this copy.
-        self._places[place][message.number] = replace(message, message=replace(message.message))
+        # As bytes: its sections, and what was read of them, would take a kilobyte more.
+        kept = replace(message, message=_NOTHING), message.message.encode()
+        self._places[place][message.number] = kept
 
     def pop(self, place: int, number: int) -> PeekedMessage | None:
         """Return a message, and keep it no longer; `None`: it is not kept."""
-        return self._places[place].pop(number, None)
+        kept = self._places[place].pop(number, None)
+        return kept and replace(kept[0], message=RemoteMessage.read(kept[1]))
 
     def clear(self) -> None:
         """Keep none any longer."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -87,13 +88,21 @@ def fingerprint(message: RemoteMessage, *, is_dead: bool) -> Fingerprint:
         is_dead: it is in the dead-letter queue.
     """
     number = 0
-    try:
+    with suppress(DecodeError):
         number = message.sequence_number or 0
-        values = _values(message)
-    except (DecodeError, EncodeError):
-        values = {"body": message.encode()}
-    digests = {name: _digest(raw) for name, raw in values.items()}
+    digests = {name: _digest(raw) for name, raw in compared_values(message).items()}
     return Fingerprint(number, state_of(message, is_dead=is_dead), digests)
+
+
+def compared_values(message: RemoteMessage) -> dict[str, bytes]:
+    """Return the parts of a message that are compared, but for its state, always in one order.
+
+    Of a message that cannot be read they are its bytes.
+    """
+    try:
+        return _values(message)
+    except (DecodeError, EncodeError):
+        return {"body": message.encode()}
 
 
 def _values(message: RemoteMessage) -> dict[str, bytes]:
