@@ -29,9 +29,10 @@ from bridge.model import entity as model
 from bridge.model.errors import OperationTimeout, ServiceBusError
 from bridge.wire.envelope import Item
 
-BYTES_MAX = 16_384
-"""Bytes of a group's items, as encoded. A leader holds 64 MB of arrivals, and 4,000 of them
-(`sidecar.arrival_buffer`): so many full groups fit, and no backlog of groups ends a term."""
+BYTES_MAX = 65_536
+"""Bytes of a group's items, as encoded: 53 messages of 1 KiB. A leader holds 64 MB of arrivals, and
+1,000 of them (`sidecar.arrival_buffer`): so many full groups fit, and no backlog of groups ends a
+term."""
 
 ITEMS_MAX = 100
 """Messages of a group."""

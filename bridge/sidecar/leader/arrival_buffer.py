@@ -15,9 +15,9 @@ BYTES_MAX = 64 << 20
 """Bytes of waiting arrivals' bodies above which a term ends, for a lower prefetch."""
 
 PREFETCH_MIN = 16
-PREFETCH_MAX = 4_000
-"""The largest prefetch of an inbox: RabbitMQ stays busy, and few arrivals return after a
-failure."""
+PREFETCH_MAX = 1_000
+"""The largest prefetch of an inbox: RabbitMQ stays busy, few arrivals return after a failure, and
+so many full groups of senders are no more than `BYTES_MAX`."""
 
 _WEIGHT = 32
 """An arrival moves the average size by the difference divided by this number."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from bridge.sidecar.leader.arrival_buffer import PREFETCH_MAX
 from bridge.sidecar.leader.snapshots import MARGIN_S
 from bridge.wire.envelope import Item
+
+UNACKED_MAX = 4_000
+"""The most arrivals that a term leaves unacked: the prefetch of earlier versions of the bridge,
+which may have led before; today's is lower."""
 
 
 class Inherited:
     """Tracks the return of the arrivals that were unacked when a term began.
 
-    RabbitMQ delivers them before anything newer, and they are no more than a prefetch.
+    RabbitMQ delivers them before anything newer, and they are no more than `UNACKED_MAX`.
 
     Args:
         returning: native messages that were published again and whose arrivals come once more.
@@ -40,10 +43,10 @@ class Inherited:
     def look(self, *, has_token: bool) -> None:
         """Note the time when all arrivals have come that were unacked when this term began.
 
-        That is certain when the term's own ownership token has come, or after a prefetch of
+        That is certain when the term's own ownership token has come, or after `UNACKED_MAX`
         arrivals.
         """
-        if (has_token or self._carried_out >= PREFETCH_MAX) and self._returned_s is None:
+        if (has_token or self._carried_out >= UNACKED_MAX) and self._returned_s is None:
             self._returned_s = self._time_s()
 
     def await_return(self, native: Item) -> None:

@@ -20,7 +20,12 @@ from bridge.engine.sending.requests import Sending
 from bridge.engine.sending.sender import CONFIRM_WAIT_S, Sender
 from bridge.message.envelopes import Outgoing
 from bridge.model.entity import EntityStatus, Queue, SendEntity
-from bridge.model.errors import EntityNotFound, OperationTimeout, ServiceBusError
+from bridge.model.errors import (
+    ArgumentError,
+    EntityNotFound,
+    OperationTimeout,
+    ServiceBusError,
+)
 from bridge.sidecar.leader.arrival_buffer import BYTES_MAX as ARRIVED_BYTES_MAX
 from bridge.sidecar.leader.arrival_buffer import PREFETCH_MAX
 from bridge.wire import envelope
@@ -43,12 +48,14 @@ ENTITY_BYTES_MAX = 256 * 1024
 
 READS = {each.name.lower(): each for each in Verdict}
 BURST = 130
+UNDER_WAY = 100
 
 
 def message(body: str, **given: Any) -> Outgoing:
     """A message as a link hands it over."""
     table = {"x-any": text("x" * given.pop("header_bytes", 0))}
-    record = Record(Properties(message_id=body, headers=table, delivery_mode=2), body.encode())
+    properties = Properties(message_id=body.rstrip(), headers=table, delivery_mode=2)
+    record = Record(properties, body.encode())
     return Outgoing(record=record, size_bytes=given.pop("size_bytes", len(body)), **given)
 
 
@@ -56,7 +63,7 @@ KINDS: dict[str, Callable[[str], list[Outgoing]]] = {
     "small": lambda body: [message(body)],
     "of a session": lambda body: [message(body, session_id="s")],
     "of 160 bytes": lambda body: [message(body + " " * 60, session_id="s")],
-    "wide": lambda body: [message(body + " " * 9_000, session_id="s")],
+    "wide": lambda body: [message(body + " " * 20_000, session_id="s")],
     "wider than a group": lambda body: [message(body + " " * BYTES_MAX, session_id="s")],
     "too large": lambda body: [message(body, size_bytes=ENTITY_BYTES_MAX + 1, session_id="s")],
     "that no frame holds": lambda body: [message(body, header_bytes=130_000, session_id="s")],
@@ -193,8 +200,8 @@ def carry_out(step: Step, senders: Senders, broker: ModelBroker) -> float | None
     return (1.0, 7.0, 21.0, 31.0)[chance] if what == "wait" else 0.0
 
 
-async def told_and_stored(steps: list[Step]) -> tuple[Senders, list[Envelope]]:
-    """Carry out all steps; return what was told, and the envelopes that are stored in the end."""
+async def connected() -> tuple[ModelBroker, Sender, Sending]:
+    """Return a model of RabbitMQ, a connection to it, and the verbs on that."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, ClockLoop)
     broker = ModelBroker(loop)
@@ -204,6 +211,12 @@ async def told_and_stored(steps: list[Step]) -> tuple[Senders, list[Envelope]]:
     services = SimpleNamespace(sender=sender, on_missing=lambda path: None, counters=Counters())
     sending = Sending(cast(Any, services))
     sending.message_bytes_max = RABBITMQ_BYTES_MAX
+    return broker, sender, sending
+
+
+async def told_and_stored(steps: list[Step]) -> tuple[Senders, list[Envelope]]:
+    """Carry out all steps; return what was told, and the envelopes that are stored in the end."""
+    broker, sender, sending = await connected()
     senders = Senders(sending)
     for step in steps:
         wait_s = carry_out(step, senders, broker)
@@ -250,6 +263,8 @@ def test_each_message_of_a_group_is_told_the_truth(steps: list[Step]) -> None:
         assert counts[name] == 1 if outcome is None else counts[name] <= is_unknown, name
         if name.split("|")[2].rstrip(" abc") in REFUSED_ALONE:
             assert outcome is not None
+        else:
+            assert not isinstance(outcome, ArgumentError), "the test's own message is right"
     for link in "012":
         # An entity's messages go one way: of each link's, those to one entity.
         for entity in ({PLAIN.name}, {SESSIONS.name}, {PARTITIONED.name}):
@@ -398,6 +413,48 @@ def test_a_leader_holds_as_many_full_groups_as_arrivals() -> None:
     for each in envelopes:
         size_bytes = len(envelope.encode(each.operation, each.identity, each.items))
         assert size_bytes * PREFETCH_MAX <= ARRIVED_BYTES_MAX
+
+
+async def sent_with_a_hundred_under_way(count: int) -> list[Envelope]:
+    """Have a client send messages of 1 KiB, the next one whenever one is accepted."""
+    broker, sender, sending = await connected()
+    left = count
+
+    def send() -> None:
+        nonlocal left
+        left -= 1
+        sending.begin(PLAIN, [message(f"{left:06}".ljust(1024))], told)
+
+    def told(error: ServiceBusError | None) -> None:
+        assert error is None
+        if left:
+            send()
+
+    for _ in range(UNDER_WAY):
+        send()
+    for _ in range(count):
+        await asyncio.sleep(0.001)
+        broker.read(Verdict.STORED)
+        broker.confirm(newest_first=False, multiple=False)
+    await sender.close()
+    return [envelope.decode(body) for body in broker.stored]
+
+
+def test_a_client_with_a_hundred_sends_under_way_fills_large_groups() -> None:
+    """Each envelope costs RabbitMQ as much as several of its messages."""
+    with asyncio.Runner(loop_factory=ClockLoop) as runner:
+        envelopes = runner.run(sent_with_a_hundred_under_way(2_000))
+    assert sum(len(each.items) for each in envelopes) == 2_000
+    assert len(envelopes) <= 2_000 / 20
+
+
+def test_a_group_is_full_by_its_bytes() -> None:
+    """Wide messages fill it sooner than a hundred; one that is wider than a group is alone."""
+    sends: list[Step] = [("send", 0, SESSIONS, "wide")] * 4
+    steps = [*sends, ("send", 0, SESSIONS, "wider than a group"), ("turn", 0), ("stored all", 0)]
+    with asyncio.Runner(loop_factory=ClockLoop) as runner:
+        _, envelopes = runner.run(told_and_stored(steps))
+    assert [len(each.items) for each in envelopes] == [3, 1, 1]
 
 
 def test_a_refused_message_is_in_no_group() -> None:
