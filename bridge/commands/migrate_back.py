@@ -20,6 +20,7 @@ from bridge.commands.parser import Commands, add_command, add_yes
 if TYPE_CHECKING:
     from bridge.commands.migration_lease import MigrationLease
     from bridge.commands.migration_returns import EntityReturns
+    from bridge.commands.return_report import ReturnReport
     from bridge.operations.migration.last_copied import LastCopied
     from bridge.operations.migration.plan import MigrationSide
     from bridge.operations.migration.return_choice import ReturnChoice
@@ -96,18 +97,29 @@ class _WayBack:
             return await self._run(lease, asked)
 
     async def _run(self, lease: MigrationLease, asked: asyncio.Event) -> int:
+        from bridge.commands.return_report import ReturnReport
+        from bridge.model.properties import kind_of
         from bridge.operations.migration.return_choice import choose
 
         await self._check_ended()
         here, meant, made = await self._read_source()
         there, created = await self._read_target(here, meant)
         recorded = await self._record.read()
-        choice = choose(here, there, meant, recorded, created, made)
-        returns = await self._returns(choice, meant, recorded)
+        if not meant and not there.by_path():
+            raise WrongInput(
+                f"Neither {self._source.name!r} nor {self._target.name!r} has such an entity."
+            )
+        returns_new: bool = self._arguments.returns
+        choice = choose(here, there, meant, recorded, created, made, returns=returns_new)
+        kinds = {each.path: kind_of(each).value.lower() for each in there.by_path().values()}
+        names = self._source.name, self._target.name
+        report = ReturnReport(self._output, choice, *names, kinds)
+        returns = await self._returns(choice, meant, recorded, report)
         try:
             await returns.close_returned()
-            self._output.say_some("stays", choice.refused)
+            report.write_choice()
             if not returns.count:
+                returns.write_left(is_closed=bool(choice.returned))
                 return self._none_comes(choice)
             if not await self._still(here, there, meant, asked):
                 return self._stopped()
@@ -121,6 +133,9 @@ class _WayBack:
         Raises:
             CommandError: none of the entities has come back before, either.
         """
+        if choice.made_since and not self._arguments.leave_new:
+            self._say_new(sum(choice.made_since.values()))
+            return ExitCode.DIFFERENCES
         if not choice.returned:
             raise CommandError(
                 "Nothing was changed: name the entities that `busbridge migrate run` has copied, "
@@ -141,17 +156,14 @@ class _WayBack:
             if returns.new and not (self._arguments.returns or self._arguments.leave_new):
                 returns.write_left()
                 await returns.release()
-                self._output.say(
-                    f"Nothing was changed: {returns.new:,} messages are new at "
-                    f"{self._target.name}. Give --return to bring them to {self._source.name}, or "
-                    "--leave-new."
-                )
+                self._say_new(returns.new)
                 return ExitCode.DIFFERENCES
             if self._arguments.returns and returns.choice.stranded:
                 returns.write_left()
                 raise CommandError(
                     f"Nothing was changed: what {self._target.name} alone has cannot be brought to "
-                    f"{self._source.name}: receive it first, or give --leave-new."
+                    f"{self._source.name}: make a place for it there, receive it first, or give "
+                    "--leave-new."
                 )
             returns.write_plan()
             self._output.confirm(returns.question(self._source.name, self._target.name))
@@ -169,6 +181,12 @@ class _WayBack:
         )
         return ExitCode.DIFFERENCES if returns.is_left else ExitCode.DONE
 
+    def _say_new(self, count: int) -> None:
+        self._output.say(
+            f"Nothing was changed: {count:,} messages are new at {self._target.name}. Give "
+            f"--return to bring them to {self._source.name}, or --leave-new."
+        )
+
     def _stopped(self) -> int:
         self._output.say("Stopped. Give the same command to go on; start nothing before.")
         return ExitCode.STOPPED
@@ -184,7 +202,9 @@ class _WayBack:
 
     async def _read_source(self) -> tuple[MigrationSide, set[str], Mapping[str, str]]:
         """Return the source, the paths that are meant, and when each was made, in lower case."""
-        return await self._sides.read_source(self._output, self._arguments.entity, "comes back")
+        return await self._sides.read_source(
+            self._output, self._arguments.entity, "comes back", may_lack=True
+        )
 
     async def _read_target(
         self, here: MigrationSide, meant: set[str]
@@ -223,12 +243,14 @@ class _WayBack:
         choice: ReturnChoice,
         meant: set[str],
         recorded: Mapping[str, tuple[LastCopied, int]],
+        report: ReturnReport,
     ) -> EntityReturns:
         from bridge.commands.migration_copying import places_of
         from bridge.commands.migration_returning import ReturnSides, RunningReturn
         from bridge.commands.migration_returns import EntityReturns
         from bridge.operations.migration.entity_return import EntityReturn, ReturnRules
 
+        copied = {path: each for path, (each, _) in recorded.items()}
         sides = ReturnSides(
             source=self._sides.from_source,
             target=self._sides.to_target,
@@ -237,9 +259,9 @@ class _WayBack:
             record=self._record,
             run=back_name(self._source),
             target_name=self._target.address.namespace,
+            copied=copied,
         )
-        copied = {path: each for path, (each, _) in recorded.items()}
-        returns = EntityReturns(self._output, choice)
+        returns = EntityReturns(self._output, choice, report)
         for unit in (*choice.returned, *choice.coming):
             made = (await self._at_target.find(unit.path)).time("CreatedAt") or ""
             rules = ReturnRules(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         MessageDifference,
         Side,
     )
+    from bridge.remote.errors import RemoteRefused
     from bridge.remote.management import RemoteManagement
     from bridge.remote.namespace import RemoteNamespace
 
@@ -85,8 +86,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         verification = _Verification(both, arguments.leave_out, output, renumbered_by)
         with output.interruption.deferred() as asked:
             for path, is_topic in topics.items():
-                await verification.compare(path, is_topic, asked)
-                if arguments.session_states and not is_topic:
+                is_open = await verification.compare(path, is_topic, asked)
+                if arguments.session_states and not is_topic and is_open:
                     await verification.compare_states(path, asked)
                 if asked.is_set():
                     output.say("Stopped: what is behind this was not compared.")
@@ -142,6 +143,11 @@ class _Reader:
         return reading.kinds
 
     @property
+    def login(self) -> NamespaceLogin:
+        """Its profile."""
+        return self._login
+
+    @property
     def namespace(self) -> RemoteNamespace:
         """The namespace."""
         return self._namespace
@@ -160,7 +166,7 @@ class _Verification:
 
     Attributes:
         differing: how many messages differ, states of sessions, and entities that only one side
-            has; and sessions whose states are not told.
+            has; and sessions and entities that cannot be compared.
     """
 
     def __init__(
@@ -173,20 +179,40 @@ class _Verification:
         self._rows: list[dict[str, object]] = []
         self._shown: list[dict[str, object]] = []
         self._states: list[dict[str, object]] = []
+        self._not_compared: list[dict[str, object]] = []
         self.differing = 0
 
-    async def compare(self, path: str, is_topic: bool, asked: asyncio.Event) -> None:
-        """Compare the messages of an entity, and write what differs.
+    async def compare(self, path: str, is_topic: bool, asked: asyncio.Event) -> bool:
+        """Compare the messages of an entity, write what differs, and return whether they show.
 
         Raises:
             CommandError: a side shows its messages in no order.
             RemoteError: a namespace refuses, or does not answer.
         """
+        from bridge.commands.hidden_entity import DISABLED
         from bridge.commands.migration_peeking import places
+        from bridge.remote.errors import RemoteRefused
 
         for place, is_dead in places(path, is_topic=is_topic):
             with self._output.progress(None, f"comparing {place}") as progress:
-                await self._compare(path, place, is_dead, asked, progress)
+                try:
+                    await self._compare(path, place, is_dead, asked, progress)
+                except RemoteRefused as error:
+                    if error.condition != DISABLED:
+                        raise
+                    await self._note_disabled(path, error)
+                    return False
+        return True
+
+    async def _note_disabled(self, path: str, error: RemoteRefused) -> None:
+        """Say why the messages of an entity do not show, and what to do."""
+        from bridge.commands.hidden_entity import why_hidden
+
+        source, target = self._both
+        text = await why_hidden(path, error, source.login, target.login, target.namespace)
+        self.differing += 1
+        self._output.say(f"{path}: {text}.")
+        self._not_compared.append({"part": "not_compared", "entity": path, "text": text})
 
     async def compare_states(self, path: str, asked: asyncio.Event) -> None:
         """Compare the states of an entity's sessions, if it has some.
@@ -311,7 +337,7 @@ class _Verification:
         """Write the counts, and at a terminal the differences."""
         output = self._output
         if not output.is_table:
-            output.table([*self._rows, *self._states])
+            output.table([*self._rows, *self._states, *self._not_compared])
         else:
             counted = RENUMBERED_COLUMNS if self._renumbered_by else COLUMNS
             output.table([_readable(row) for row in self._rows], counted, alarming=("differing",))

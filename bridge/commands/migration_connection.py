@@ -63,12 +63,13 @@ class ConnectedSides:
         return run_name(self.source)
 
     async def read_source(
-        self, output: Output, patterns: Sequence[str], is_moved: str
+        self, output: Output, patterns: Sequence[str], is_moved: str, *, may_lack: bool = False
     ) -> tuple[MigrationSide, set[str], dict[str, str]]:
         """Return the source, the paths that are meant, and when each was made, in lower case.
 
         Args:
             is_moved: what the command does to an entity, for the text of a refusal.
+            may_lack: none may be meant.
 
         Raises:
             WrongInput: there is none, or a subscription is meant without its topic.
@@ -79,7 +80,7 @@ class ConnectedSides:
             reading = SideReading(self.at_source, progress)
             side = await reading.side()
         meant = chosen(reading.kinds, patterns)
-        if not meant:
+        if not meant and not may_lack:
             raise WrongInput(f"{self.source.name!r} has no such entity.")
         for path in sorted(meant):
             topic, _, name = path.partition("/subscriptions/")

@@ -32,7 +32,8 @@ class CopyRecord:
     """The queue that says what the runs of one source have copied to a target.
 
     Each message of it is of one entity. The last one with its numbers counts, and what stands
-    behind it: its states, and that it has come back.
+    behind it: its states, and that it has come back. What was made afterwards has come back with no
+    numbers.
 
     Args:
         administration, namespace: the target's.
@@ -91,9 +92,11 @@ class CopyRecord:
                             found[path] = replace(copied, states=states), said_ms
                     elif (note := ReturnedEntity.decode(each.data)) is not None:
                         path = note.path.lower()
-                        if path in found:
-                            copied, said_ms = found[path]
-                            found[path] = replace(copied, is_returned=True), said_ms
+                        said_ms = int(each.enqueued_time_ms or 0)
+                        copied, said_ms = found.get(
+                            path, (LastCopied(path=note.path, lasts={}), said_ms)
+                        )
+                        found[path] = replace(copied, is_returned=True), said_ms
         await management.close()
         return found
 

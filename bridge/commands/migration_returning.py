@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.commands.errors import sentence_of
-from bridge.commands.migration_peeking import SESSIONS_PAGE
 from bridge.commands.migration_record import CopyRecord
-from bridge.commands.migration_state_copying import target_states
 from bridge.commands.output import Progress
 from bridge.commands.return_settling import SUBSCRIPTIONS, Bringing, settle
+from bridge.commands.return_states import ReturnStates, sessions
 from bridge.model import entity as model
-from bridge.model.session_id import FoldedId, fold
 from bridge.operations.migration.copy_effects import (
     CancelAtSource,
     CopyAnswer,
@@ -24,12 +21,12 @@ from bridge.operations.migration.copy_effects import (
     CopyDone,
     CopyPause,
     CopyPlace,
-    CopyRefused,
     CountSource,
     ListSourceSessions,
     PeekPage,
 )
 from bridge.operations.migration.entity_return import EntityReturn
+from bridge.operations.migration.last_copied import LastCopied
 from bridge.operations.migration.return_effects import (
     AgreeToReturn,
     AwaitLocks,
@@ -42,7 +39,6 @@ from bridge.operations.migration.return_effects import (
     SettleAtSource,
     return_message,
 )
-from bridge.operations.migration.session_states import set_behind
 from bridge.operations.migration.state_counts import told
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.errors import RemoteError, RemoteNotFound
@@ -51,9 +47,6 @@ from bridge.remote.namespace import RemoteNamespace
 SHOWN_S: Final = 15.0
 """The least wait behind a hold: so long a bridge's peek may lack what a client of the library has
 locked."""
-
-ACCEPT_S: Final = 20.0
-"""How long a namespace may take to give a session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +58,7 @@ class ReturnSides:
         record: what says of each entity that it has come back.
         run: the name of the run, which holds the target's entities.
         target_name: the target's name, for the identity of what is sent.
+        copied: what a run has copied, by the path in lower case.
     """
 
     source: RemoteNamespace
@@ -74,6 +68,7 @@ class ReturnSides:
     record: CopyRecord
     run: str
     target_name: str
+    copied: Mapping[str, LastCopied]
 
 
 class RunningReturn:
@@ -101,7 +96,7 @@ class RunningReturn:
         self._progress = progress
         self._steps = back.steps()
         self._effect: ReturnEffect | None = next(self._steps)
-        self._states: dict[str, dict[FoldedId, tuple[str, bytes | None]]] = {}
+        self._states = ReturnStates(sides.source, sides.target, sides.run)
         self._bringing: dict[int, Bringing] = {}
         self._held_s = 0.0
 
@@ -130,6 +125,7 @@ class RunningReturn:
 
     async def close(self) -> None:
         """Detach all links."""
+        self._states.close()
         for each in self._bringing.values():
             with suppress(RemoteError):
                 await each.close()
@@ -168,13 +164,13 @@ class RunningReturn:
             case PeekPage():
                 return await self._page(effect)
             case ListSourceSessions(place):
-                return await _sessions(self._sides.source, self._places[place].path)
+                return await sessions(self._sides.source, self._places[place].path)
             case CountSource(place):
                 return await self._count(place)
             case AwaitLocks():
                 await self._await_locks(asked)
             case SetSessionStates():
-                return await self._set_states()
+                return await self._states.bring(self._sides.copied) or CopyDone()
             case CopyPause():
                 await _pause(1.0, asked)
             case SettleAtSource(place):
@@ -193,41 +189,17 @@ class RunningReturn:
 
     # -- the target
 
-    async def _hold(self) -> CopyDone | CopyRefused:
+    async def _hold(self) -> CopyAnswer:
         """Read the states of the target's sessions while they can be accepted, then hold it."""
         for place in self._places:
             if place.has_sessions:
                 await self._sides.target.management_of(place.path).release(self._sides.run)
-                refused = await self._read_states(place.path)
-                if refused is not None:
+                if (refused := await self._states.read(place.path)) is not None:
                     return refused
         for path in self._held:
             await self._sides.target.management_of(path).hold(self._sides.run)
         self._held_s = time.monotonic()
-        for path, states in self._states.items():
-            held = await target_states(self._sides.target, path, self._sides.run)
-            if (session_id := set_behind(states, held.digests)) is not None:
-                return CopyRefused(
-                    f"session {session_id!r} at the target: its state was set while the entity was "
-                    "read: stop what receives there, and begin again."
-                )
-        return CopyDone()
-
-    async def _read_states(self, path: str) -> CopyRefused | None:
-        found: dict[FoldedId, tuple[str, bytes | None]] = {}
-        for session_id in await _sessions(self._sides.target, path):
-            try:
-                session = await self._sides.target.session_receiver(
-                    path, session_id, max_wait_s=ACCEPT_S
-                )
-            except RemoteError as error:
-                return CopyRefused(f"session {session_id!r} at the target: {sentence_of(error)}")
-            try:
-                found[fold(session_id)] = session_id, await session.state()
-            finally:
-                await session.close()
-        self._states[path] = found
-        return None
+        return await self._states.check() or CopyDone()
 
     async def _await_locks(self, asked: asyncio.Event) -> None:
         """Wait until what was locked when the hold began is settled, or its lock has ended."""
@@ -259,42 +231,11 @@ class RunningReturn:
             return CopyCount(None)
         return CopyCount(counted.get("active", 0) + counted.get("scheduled", 0))
 
-    async def _set_states(self) -> CopyDone | CopyRefused:
-        """Set the states at the source; a session that has none at the target gets none."""
-        for path, states in self._states.items():
-            wanted = dict(states)
-            for session_id in await _sessions(self._sides.source, path):
-                wanted.setdefault(fold(session_id), (session_id, None))
-            for session_id, state in wanted.values():
-                try:
-                    session = await self._sides.source.session_receiver(
-                        path, session_id, max_wait_s=ACCEPT_S
-                    )
-                except RemoteError as error:
-                    return CopyRefused(
-                        f"session {session_id!r} at the source: {sentence_of(error)}"
-                    )
-                try:
-                    if await session.state() != state:
-                        await session.set_state(state)
-                finally:
-                    await session.close()
-        return CopyDone()
-
     async def _bring(self, place: int, messages: Sequence[tuple[ReturnMessage, str]]) -> CopyAnswer:
         if place not in self._bringing:
             sides = self._sides
             self._bringing[place] = Bringing(sides.source, sides.target_name, self._places[place])
         return await self._bringing[place].send(messages)
-
-
-async def _sessions(namespace: RemoteNamespace, path: str) -> list[str]:
-    """Return the sessions of an entity with messages or a state."""
-    management = namespace.management_of(path)
-    found: list[str] = []
-    while page := await management.message_sessions(len(found), SESSIONS_PAGE):
-        found += page
-    return found
 
 
 async def _pause(time_s: float, asked: asyncio.Event) -> None:

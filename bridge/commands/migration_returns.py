@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Final
 
 from bridge.commands.errors import CommandError
 from bridge.commands.migration_copies import together
 from bridge.commands.migration_copying import TOGETHER
 from bridge.commands.migration_returning import RunningReturn
 from bridge.commands.output import Output, Progress
+from bridge.commands.return_report import LEFT, ReturnReport
 from bridge.operations.migration.copy_effects import CopyStopped
 from bridge.operations.migration.return_choice import ReturnChoice
-from bridge.operations.migration.return_difference import NamedNumbers, SeriesDifference
+from bridge.operations.migration.return_difference import SeriesDifference
 from bridge.operations.migration.return_effects import SettledAs
-
-_LEFT: Final = (
-    ("new", "new at the target, and stay there"),
-    ("late", "at the source alone, come behind the copy: they stay"),
-    ("scheduled", "scheduled at the source alone: they stay"),
-    ("unreachable", "in another state at the target, which they cannot get at the source"),
-)
 
 
 class EntityReturns:
     """The ways back of all entities: all are looked at before any is changed.
 
+    Args:
+        report: says what does not come back.
+
     Attributes:
         choice: which entities come back, and which do not.
     """
 
-    def __init__(self, output: Output, choice: ReturnChoice) -> None:
+    def __init__(self, output: Output, choice: ReturnChoice, report: ReturnReport) -> None:
         self._output = output
+        self._report = report
         self.choice = choice
         self._returns: list[RunningReturn] = []
         self._gate = asyncio.Semaphore(TOGETHER)
@@ -122,12 +119,13 @@ class EntityReturns:
     def new(self) -> int:
         """How many messages the target has taken as new, and are not to be returned."""
         new = sum(found.new.count for _, found in self._found)
-        return new + sum(self.choice.stranded.values())
+        choice = self.choice
+        return new + sum(choice.stranded.values()) + sum(choice.made_since.values())
 
     @property
     def is_left(self) -> bool:
         """Whether messages are not at the source as they are at the target."""
-        left = any(getattr(found, name).count for _, found in self._found for name, _ in _LEFT)
+        left = any(getattr(found, name).count for _, found in self._found for name, _ in LEFT)
         return left or self.choice.is_in_part
 
     def write_plan(self) -> None:
@@ -145,6 +143,16 @@ class EntityReturns:
                     f"{deferred:,} are deferred, {dead:,} dead-lettered, {brought:,} sent to the "
                     f"source; {found.stays:,} stay."
                 )
+                if not self._output.is_table:
+                    self._output.record({
+                        "part": "plan",
+                        "entity": path,
+                        "completed": completed,
+                        "deferred": deferred,
+                        "dead_lettered": dead,
+                        "sent": brought,
+                        "stays": found.stays,
+                    })  # fmt: skip
 
     def question(self, source: str, target: str) -> str:
         """Return what is to be agreed to, with figures."""
@@ -155,17 +163,9 @@ class EntityReturns:
             "receives is stopped?"
         )
 
-    def write_left(self) -> None:
-        """Say what is not at the source as it is at the target."""
-        for path, count in sorted(self.choice.stranded.items()):
-            self._output.say(f"{path}: the target alone has it: {count:,} messages stay there")
-        for path, found in self._found:
-            for name, text in _LEFT:
-                named: NamedNumbers = getattr(found, name)
-                if named.count:
-                    numbers = ", ".join(map(str, named.numbers))
-                    more = ", ..." if named.count > len(named.numbers) else ""
-                    self._output.say(f"{path}: {named.count:,} {text}: {numbers}{more}")
+    def write_left(self, *, is_closed: bool = False) -> None:
+        """Say what is not at the source as it is at the target; see `ReturnReport.write_left`."""
+        self._report.write_left(self._found, is_closed=is_closed)
 
     def write(self) -> None:
         """Write what was done with each entity, and the numbers of what was brought."""
@@ -178,7 +178,7 @@ class EntityReturns:
                 "sent": each.back.sent,
                 **{
                     name: sum(getattr(found, name).count for _, found in each.back.account)
-                    for name, _ in _LEFT
+                    for name, _ in LEFT
                 },
             }
             for each in self._returns
@@ -186,7 +186,7 @@ class EntityReturns:
         none = dict.fromkeys(rows[0], 0)
         rows += [
             {**none, "part": "entity", "entity": path, "new": count}
-            for path, count in sorted(self.choice.stranded.items())
+            for path, count in sorted({**self.choice.stranded, **self.choice.made_since}.items())
         ]
         self._output.table(rows, [name for name in rows[0] if name != "part"])
         numbers = [
@@ -196,4 +196,4 @@ class EntityReturns:
         ]
         if numbers:
             self._output.table(numbers, ("entity", "was", "sequence_number"))
-        self.write_left()
+        self.write_left(is_closed=True)

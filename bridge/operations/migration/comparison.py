@@ -129,18 +129,55 @@ def _of_one_partition_mb(entity: model.Queue | model.Topic) -> int:
     return capacity_mb(entity) // (16 if entity.enable_partitioning else 1)
 
 
-def _differing(
+def staying(
     entity: model.Entity, there: model.Entity, source: model.Tier, target: model.Tier
 ) -> Iterator[MigrationFinding]:
+    """Yield what the target's definition of an entity has otherwise, and a way back leaves so.
+
+    Its rules are a loss: what they select at the target they do not select at the source.
+
+    Args:
+        there: the entity at the target, of the same kind.
+        source, target: the tiers.
+    """
+    for name, field, old, new in _differing_properties(entity, there, source, target):
+        is_of_copy = field in ("max_size_mb", "max_message_size_kb", "status")
+        if not is_of_copy:  # a tier may have taken no other one
+            text = f"it is {old} at the target, and stays {new} at the source."
+            yield MigrationFinding(level="note", entity=entity.path, subject=name, text=text)
+    if not isinstance(entity, model.Subscription) or not isinstance(there, model.Subscription):
+        return
+    wanted = {each.name.lower(): each for each in entity.rules}
+    found = {each.name.lower(): each for each in there.rules}
+    for name in _differing_names(wanted, found):
+        own, other = wanted.get(name), found.get(name)
+        if own is None and other is not None:
+            text = f"rule {other.name!r} is at the target alone: make it at the source."
+        elif other is None and own is not None:
+            text = f"rule {own.name!r} is at the source alone: the target's was removed."
+        else:
+            text = f"rule {name!r} has another filter or action at the target: change the source's."
+        yield _loss(entity, "Rules", text)
+
+
+def _differing_properties(
+    entity: model.Entity, there: model.Entity, source: model.Tier, target: model.Tier
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield name, field, the target's value and the source's of each property that differs."""
     for name, known in PROPERTIES.items():
         if not hasattr(entity, known.field) or name in _OF_NO_EFFECT:
             continue
         wanted = _value(entity, known.field, source)
         found = _value(there, known.field, target)
-        if wanted == found:
-            continue
-        old, new = _shown(known.field, found), _shown(known.field, wanted)
-        if known.field in CREATE_ONLY:
+        if wanted != found:
+            yield name, known.field, _shown(known.field, found), _shown(known.field, wanted)
+
+
+def _differing(
+    entity: model.Entity, there: model.Entity, source: model.Tier, target: model.Tier
+) -> Iterator[MigrationFinding]:
+    for name, field, old, new in _differing_properties(entity, there, source, target):
+        if field in CREATE_ONLY:
             yield MigrationFinding(
                 level="refusal",
                 entity=entity.path,

@@ -103,6 +103,10 @@ class ReturnRules:
     returns: bool
     copied: Mapping[str, LastCopied]
 
+    def copied_of(self, path: str) -> LastCopied:
+        """Return what a run has copied of an entity; nothing of one that was made afterwards."""
+        return self.copied.get(path.lower(), LastCopied(path=path, lasts={}))
+
 
 @dataclass(slots=True)
 class _Series:
@@ -226,7 +230,7 @@ class EntityReturn:
         The target first: what is settled there afterwards is found by the next look.
         """
         for each in self._series:
-            copied = self._rules.copied[each.path.lower()]
+            copied = self._rules.copied_of(each.path)
             target, source = self._ledger(each), self._ledger(each, copied)
             for place, is_dead in each.places:
                 yield from self._reading.look("target", place, self._noting(target, is_dead))

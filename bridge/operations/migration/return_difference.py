@@ -153,7 +153,9 @@ class _Comparison:
         source = self._source
         others = []
         for at in range(len(source)):
-            there = self._target.find(source.number(at), source.digest(at))
+            # What came behind the copy is no copy, though a number may be given at both sides.
+            is_late = source.is_late(at)
+            there = None if is_late else self._target.find(source.number(at), source.digest(at))
             if there is None:
                 others.append(at)
             else:
@@ -255,7 +257,9 @@ class _Comparison:
         before = self._before.source
         if before is self._source:
             return False
-        return before.find(number, digest) is not None or (number, digest) in self._brought_before
+        at = before.find(number, digest)
+        was_copy = at is not None and not before.is_late(at)
+        return was_copy or (number, digest) in self._brought_before
 
 
 def ordered(found: SeriesDifference) -> Iterator[tuple[SettledGroup, array[int]]]:

@@ -191,14 +191,10 @@ def set_behind(
     """Return a session whose state was set between its reading and the hold of its entity.
 
     Args:
-        read: sessions as they are spelled, each with its state; `None` or empty: it had none.
+        read: sessions as they are spelled, each with the SHA-256 of its state; `None`: it had none.
         held: the SHA-256 of all states of the held entity, by session.
     """
-    had = {
-        key: (session_id, sha256(state).digest())
-        for key, (session_id, state) in read.items()
-        if state
-    }
+    had = {key: (session_id, digest) for key, (session_id, digest) in read.items() if digest}
     has = {fold(session_id): (session_id, digest) for session_id, digest in held.items()}
     for key, (session_id, _) in {**had, **has}.items():
         if key not in had or key not in has or had[key][1] != has[key][1]:

@@ -86,7 +86,7 @@ class World:
         doubts: what becomes of the next batches: taken, "stored" or "lost" without an answer, or
             taken "late"; the last one first.
         coming: what the source takes long after its sender has given up.
-        last: the last number that was copied.
+        last: the last number that was copied; 0: no run has copied the entity.
     """
 
     places: Sequence[CopyPlace]
@@ -116,7 +116,7 @@ class World:
         copied = {
             each.path.lower(): LastCopied(path=each.path, lasts={0: self.last})
             for each in self.places
-            if not each.is_dead
+            if self.last and not each.is_dead
         }
         rules = ReturnRules(target=TARGET, returns=self.returns, copied=copied)
         self.machine = EntityReturn(self.places, rules)

@@ -18,7 +18,10 @@ def test_each_state_that_came_went_or_changed_is_found(
     read: dict[str, bytes], held: dict[str, bytes]
 ) -> None:
     """A session that had none may be listed, or not."""
-    listed = {fold(each): (each, read.get(each)) for each in {*read, "a"}}
+    listed = {
+        fold(each): (each, sha256(read[each]).digest() if each in read else None)
+        for each in {*read, "a"}
+    }
     found = set_behind(
         listed, {each.upper(): sha256(state).digest() for each, state in held.items()}
     )
