@@ -63,10 +63,12 @@ class ReadyCounts:
 
     Attributes:
         known: the counts of the queues that have answered so far; 0 when a queue does not exist.
+        missing: the queues that do not exist.
     """
 
     def __init__(self, connection: HasChannels) -> None:
         self.known: dict[str, int] = {}
+        self.missing: set[str] = set()
         self._connection = connection
 
     def of(self, queue: str) -> int:
@@ -88,7 +90,11 @@ class ReadyCounts:
         asked = list(dict.fromkeys(queues))
         channels = min(-(-len(asked) // AHEAD), CHANNELS)
         parts = [asked[at::channels] for at in range(channels)]
-        works = (_Questions(self._connection, self.known).ask(part) for part in parts if part)
+        works = (
+            _Questions(self._connection, self.known, self.missing).ask(part)
+            for part in parts
+            if part
+        )
         await asyncio.gather(*works)
 
 
@@ -96,12 +102,13 @@ class _Questions:
     """The questions of one channel.
 
     Args:
-        known: the counts, which this completes.
+        known, missing: as in `ReadyCounts`; this completes them.
     """
 
-    def __init__(self, connection: HasChannels, known: dict[str, int]) -> None:
+    def __init__(self, connection: HasChannels, known: dict[str, int], missing: set[str]) -> None:
         self._connection = connection
         self._known = known
+        self._missing = missing
         self._channel: Channel | None = None
         self._asked: deque[tuple[str, float, Awaitable[QueueState]]] = deque()
 
@@ -126,6 +133,7 @@ class _Questions:
                 # Of all that were asked here, the first one: answers are in order.
                 if isinstance(error, NotFound):
                     self._known[queue] = 0
+                    self._missing.add(queue)
                 waiting.extendleft(reversed([each for each, _, _ in self._asked]))
                 await self._close()
                 continue

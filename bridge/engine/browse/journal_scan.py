@@ -7,6 +7,7 @@ stands behind higher numbers. It is found when the read reaches its second entry
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from enum import Enum
 
@@ -29,6 +30,9 @@ TRUNCATED = 64
 NEW_MAX = 16
 """The end is looked for behind the last known entry up to so many; the last chunk may have
 thousands."""
+
+FIRST_S = 10.0
+"""How long the journal's first number is taken for right; RabbitMQ drops whole segments, seldom."""
 
 STOP = -1
 
@@ -75,6 +79,7 @@ class JournalScan:
         self._highest = -1
         self._has_entries = has_entries
         self._first: int | None = None
+        self._first_s = 0.0
 
     @property
     def has_entries(self) -> bool:
@@ -91,7 +96,9 @@ class JournalScan:
         if last is None:
             return None
         first = self._first  # another read may forget it meanwhile
-        if first is None or not await self._is_there(first):
+        now_s = asyncio.get_running_loop().time()
+        is_old = now_s - self._first_s > FIRST_S
+        if first is None or (is_old and not await self._is_there(first)):
             found: list[int] = []
 
             def take(entry: StreamEntry) -> bool:
@@ -104,6 +111,9 @@ class JournalScan:
             if not found:
                 return None
             self._first = first = found[0]
+            is_old = True
+        if is_old:
+            self._first_s = now_s
         return first, last
 
     async def scan(self, start: int, take: Take, *, prefetch: int = 250) -> None:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from bridge.background.tasks import Tasks
@@ -60,6 +61,40 @@ class _Counts(NamedTuple):
     last: int
 
 
+class _Counted:
+    """The answers to one question about an entity's queues.
+
+    Attributes:
+        ready: what RabbitMQ counts.
+        held: what bridges and clients hold: active, dead, deferred.
+    """
+
+    def __init__(self, entity: model.ReceiveEntity, ready: ReadyCounts) -> None:
+        self.ready = ready
+        self.held: Sequence[int] = ()
+        self._active = active_queues(entity)
+        self._dead = names.dead_letter_queue(entity.path)
+        self.deferred_queue = names.deferred_queue(entity.path)
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues of active messages and of dead letters."""
+        return [*self._active, self._dead]
+
+    def counts(self, last: int) -> _Counts:
+        """Return the counts of active messages and dead letters.
+
+        Raises:
+            BrokerSilent: a queue has not answered.
+        """
+        active, of = sum(map(self.ready.of, self._active)), self.ready.of
+        return _Counts(active + self.held[0], of(self._dead) + self.held[1], last)
+
+    def deferred(self) -> int:
+        """Return the count of deferred messages; raises likewise."""
+        return self.ready.of(self.deferred_queue) + self.held[2]
+
+
 class UnrecordedSettlements:
     """Finds the messages of one entity that are gone, though no process wrote their numbers.
 
@@ -79,6 +114,7 @@ class UnrecordedSettlements:
         self._held = held
         self._listed = listed
         self._is_doubtful = False
+        self._missing_since: int | None = None
         self._looked_s = float("-inf")
         self._difference: int | None = None
         self._tasks = Tasks()
@@ -99,36 +135,60 @@ class UnrecordedSettlements:
         await asyncio.wait((self._task,), timeout=PATIENCE_S)
 
     async def _explain(self) -> None:
-        """Compare the counts of each kind; one that RabbitMQ does not tell keeps no other back."""
-        entity = self._view.entity
-        is_partitioned = isinstance(entity, model.Queue) and entity.enable_partitioning
-        for compare in (self._compare_deferred, *(() if is_partitioned else (self._compare,))):
-            try:
-                await compare()
-            except (BrokerError, ServiceBusError) as error:
-                log.warning("browse.uncounted entity=%s error=%s", entity.path, error)
+        """Compare the counts of each kind; one that RabbitMQ does not tell keeps no other back.
 
-    async def _compare_deferred(self) -> None:
-        """Ask the owner of the deferred messages which are there, unless the count agrees."""
+        The journal's end is read before the counts: what comes between is more, not less.
+        """
+        bounds = await self._bounds()
+        with self._quiet():
+            counted, is_told = await self._count(with_deferred=True), True
+            with self._quiet():
+                is_told = self._view.set_aside.agrees(counted.deferred())
+                self._is_doubtful = self._is_doubtful and not is_told
+            if not is_told:
+                count = counted.deferred()
+                with self._quiet():
+                    await self._ask_owner(count)
+                if count:
+                    bounds, counted = await self._bounds(), await self._count()
+            if bounds is not None:
+                await self._compare(bounds, counted)
+
+    async def _bounds(self) -> tuple[int, int] | None:
+        """Return the first and the last number; `None`: the active messages are not compared."""
+        entity = self._view.entity
+        if isinstance(entity, model.Queue) and entity.enable_partitioning:
+            return None
+        with self._quiet():
+            return await self._view.journal.bounds() or (1, 0)
+        return None
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Log what RabbitMQ or a bridge does not tell."""
+        try:
+            yield
+        except (BrokerError, ServiceBusError) as error:
+            log.warning("browse.uncounted entity=%s error=%s", self._view.entity.path, error)
+
+    async def _ask_owner(self, count: int) -> None:
+        """Ask the owner of the deferred messages which are there: RabbitMQ counts so many."""
         known = self._view.set_aside
-        count = await self._count_deferred()
-        if known.agrees(count):
-            self._is_doubtful = False
-            return
         known.ask()
         found = await self._listed(self._view.entity) if count else ((), ())
         if found is None:
             return
         self._is_doubtful = known.told(*found)
         log.info("browse.listed entity=%s deferred=%d", self._view.entity.path, len(known))
-        if count != len(known) and await self._count_deferred() == count:
-            known.excuse(count)
+        if count != len(known):
+            again = await self._count(with_deferred=True)
+            if again.deferred() == count:
+                known.excuse(count)
 
-    async def _compare(self) -> None:
+    async def _compare(self, bounds: tuple[int, int], counted: _Counted) -> None:
         view = self._view
-        bounds = await view.journal.bounds()
-        first, last = (1, 0) if bounds is None else bounds
-        counts = await self._count(last)
+        first, last = bounds
+        counts = counted.counts(last)
         if not view.active.numbers.given(1, first - 1):
             await self._find_stayed(counts)
         view.counted_dead.compare(view.named_dead(), counts.dead)
@@ -174,28 +234,34 @@ class UnrecordedSettlements:
             path = self._view.entity.path
             log.warning("browse.beyond_journal entity=%s hidden=%d", path, self.hidden)
 
-    async def _count(self, last: int) -> _Counts:
-        entity = self._view.entity
-        path = entity.path
-        counts = ReadyCounts(self._connections.looking)
-        queues, dead_letters = active_queues(entity), names.dead_letter_queue(path)
-        await counts.ask([*queues, dead_letters])
-        active, dead = sum(map(counts.of, queues)), counts.of(dead_letters)
-        held, held_dead, _ = await self._held(path)
-        return _Counts(active + held, dead + held_dead, last)
+    async def _count(self, *, with_deferred: bool = False) -> _Counted:
+        """Ask RabbitMQ and all bridges.
 
-    async def _count_deferred(self) -> int:
-        path = self._view.entity.path
-        counts = ReadyCounts(self._connections.looking)
-        await counts.ask([names.deferred_queue(path)])
-        return counts.of(names.deferred_queue(path)) + (await self._held(path))[2]
+        Whoever defers a message makes the queue for it and writes to the moved stream. A queue that
+        was missing is not asked before that stream says so again: the answer would cost a channel.
+        """
+        view = self._view
+        entity = view.entity
+        counted = _Counted(entity, ReadyCounts(self._connections.looking))
+        deferrals = view.deferrals
+        is_missing = self._missing_since == deferrals
+        queues = counted.queues
+        if with_deferred and not is_missing:
+            queues = [*queues, counted.deferred_queue]
+        await counted.ready.ask(queues)
+        if is_missing:
+            counted.ready.known[counted.deferred_queue] = 0
+        elif counted.deferred_queue in counted.ready.missing:
+            self._missing_since = deferrals
+        counted.held = await self._held(entity.path)
+        return counted
 
     async def _margin(self, before: _Counts) -> int:
         """Return how many more messages than counted may exist; 0 when no count changes."""
         await asyncio.sleep(QUIET_S)
         await self._view.catch_up()
         bounds = await self._view.journal.bounds()
-        after = await self._count(0 if bounds is None else bounds[1])
+        after = (await self._count()).counts(0 if bounds is None else bounds[1])
         if after == before:
             return 0
         low, high = sorted((before.last, after.last))

@@ -17,7 +17,13 @@ from bridge.engine.browse.journal_scan import JournalScan
 from bridge.engine.browse.stream_tail import StreamTail, catch_up
 from bridge.engine.services import Services
 from bridge.machine.browse.counted_dead_letters import CountedDeadLetters
-from bridge.machine.browse.entity_messages import Deferred, LeftNumbers, MovedTo, Places
+from bridge.machine.browse.entity_messages import (
+    DEFERRED_PLACES,
+    Deferred,
+    LeftNumbers,
+    MovedTo,
+    Places,
+)
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.topology import names
@@ -112,6 +118,7 @@ class BrowseView:
         places: the places of its moved messages.
         journal: reads its journal.
         set_aside: the numbers of its deferred messages.
+        deferrals: how many entries of the moved stream have said that a message was deferred.
         counted_dead: which of its dead letters are gone, though nobody has told.
     """
 
@@ -143,6 +150,7 @@ class BrowseView:
         )
         self._moved = StreamTail(services, names.moved(front), self._take_moved)
         self._moved_end = -1
+        self.deferrals = 0
         self._lock = asyncio.Lock()
         self.counted_dead = CountedDeadLetters()
 
@@ -258,5 +266,6 @@ class BrowseView:
         place = None if number is None else self.places.place(number)
         if number is None or place is None:
             return
+        self.deferrals += place in DEFERRED_PLACES
         self.set_aside.moved(number, place)
         self.active.numbers.moved(number, place)
