@@ -105,7 +105,7 @@ class _Reading:
         if self.is_enough:
             return
         try:
-            entry = _read_entry(delivery)
+            entry = read_entry(delivery)
             self.is_enough = entry is not None and self.read.take(entry)
         except Exception as error:
             self._error, self.is_enough = error, True
@@ -116,16 +116,7 @@ class _Reading:
         Raises:
             BrokerError: the channel ended without a delivery.
         """
-        events = self.came, self.channel.closed
-        waiting = [asyncio.ensure_future(each.wait()) for each in events]
-        try:
-            await asyncio.wait(waiting, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waiting:
-                each.cancel()
-        if self.channel.close_reason is not None and not self.came.is_set():
-            raise self.channel.close_reason.again()
-        return self.came.is_set()
+        return await comes(self.channel, self.came, within_s)
 
     def take_more(self) -> None:
         """Let RabbitMQ deliver more; raises the error of a failed `take`."""
@@ -148,6 +139,27 @@ class _Reading:
         if self.channel.keeper is not None:
             self.is_enough = True
             self.channel.consumers.cancel(self.consumer)
+
+
+async def comes(channel: Channel, came: asyncio.Event, within_s: float) -> bool:
+    """Wait for a delivery of a channel; return whether it has come in time.
+
+    Args:
+        came: set by the delivery.
+
+    Raises:
+        BrokerError: the channel ended without a delivery.
+    """
+    events = came, channel.closed
+    waiting = [asyncio.ensure_future(each.wait()) for each in events]
+    try:
+        await asyncio.wait(waiting, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
+    if channel.close_reason is not None and not came.is_set():
+        raise channel.close_reason.again()
+    return came.is_set()
 
 
 async def _begin(*readings: _Reading) -> None:
@@ -217,7 +229,7 @@ async def read_streams(
         await _begin(*readings)
         for each in readings:
             if not await each.comes(EMPTY_S) and not may_be_empty:
-                raise _silent(each.read.stream)
+                raise silent(each.read.stream)
         await _go_on(*readings)
         for each in readings:
             each.end()
@@ -249,7 +261,7 @@ async def read_until(
             await publish()
         while not reading.is_enough:
             if not await reading.comes(SILENCE_S):
-                raise _silent(stream)
+                raise silent(stream)
             await _go_on(reading)
         await _go_on(reading)
 
@@ -320,7 +332,7 @@ class StreamFollower:
                     return read
             looked = len(self._entries)
             if not await self._reading.comes(SILENCE_S):
-                raise _silent(self._stream)
+                raise silent(self._stream)
             self._reading.take_more()
 
     def _take(self, entry: StreamEntry) -> bool:
@@ -339,7 +351,7 @@ async def find_own(
         return (await follower.read_to_own(publish, is_own))[-1].offset
 
 
-def _read_entry(delivery: Delivery) -> StreamEntry | None:
+def read_entry(delivery: Delivery) -> StreamEntry | None:
     """Return the entry of a delivery; None when it cannot be read, for anybody may publish."""
     try:
         properties = Properties.decode(delivery.properties)
@@ -349,5 +361,6 @@ def _read_entry(delivery: Delivery) -> StreamEntry | None:
     return StreamEntry(offset, properties, delivery.body) if isinstance(offset, int) else None
 
 
-def _silent(stream: str) -> BrokerSilent:
+def silent(stream: str) -> BrokerSilent:
+    """Return the error of a stream that gives no entry where one must be."""
     return BrokerSilent(text=f"the stream {stream!r} says nothing")

@@ -1,4 +1,4 @@
-"""Repeated reads of one stream: each read gives the entries that are new since the last one."""
+"""Repeated reads of streams: each read gives the entries that are new since the last one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 
-from bridge.broker.connection.address import HasChannels
 from bridge.broker.errors import BrokerSilent
-from bridge.broker.streams.stream_reader import FIRST, StreamEntry, StreamRead, at, read_streams
+from bridge.broker.streams.standing_reader import UNACKED, StandingReader
+from bridge.broker.streams.stream_reader import FIRST, StreamEntry, StreamRead, at, silent
 from bridge.engine.services import Services
 from bridge.wire.settled import PROPERTIES, Settled
 
@@ -20,53 +20,100 @@ class StreamTail:
 
     Args:
         take: called with each entry once, in order.
+
+    Attributes:
+        stream: its name.
     """
 
     def __init__(
         self, services: Services, stream: str, take: Callable[[StreamEntry], None]
     ) -> None:
+        self.stream = stream
         self._sender = services.sender
-        self._stream = stream
         self._take = take
         self._last: int | None = None
-        self._is_silent = True
+        self._is_known = False
+        self._has_marks = False
 
     async def begin(self) -> StreamRead:
-        """Return how to read the new entries.
+        """Return how to read the new entries with a new consumer.
 
-        The first call writes an entry, so that the stream is not empty: its end can be awaited.
+        The first call writes an entry, so that the stream is not empty: its end can be awaited. The
+        second one sees to it that the stream has entries for a reader that stands.
         """
-        self._is_silent = True
-        if self._last is not None:
-            return StreamRead(self._stream, at(self._last), self._on_entry)
-        mark = Settled(mark=os.urandom(8))
-        await self._sender.publish("", self._stream, PROPERTIES, mark.encode())
-        return StreamRead(self._stream, FIRST, self._on_entry)
+        self._is_known = False
+        if self._last is None:
+            await self._mark(1)
+            return StreamRead(self.stream, FIRST, self._on_entry)
+        if not self._has_marks:
+            self._has_marks = True
+            await self._mark(max(UNACKED - 1 - self._last, 0))
+        return StreamRead(self.stream, at(self._last - UNACKED + 1), self._on_entry)
 
-    def failed(self) -> None:
-        """Begin anew if no entry has come: the stream may have been deleted and made again."""
-        if self._is_silent:
-            self._last = None
+    @property
+    def is_known(self) -> bool:
+        """Whether the last read came upon what was read before: the stream is not a new one."""
+        return self._is_known
+
+    def forget(self) -> None:
+        """Begin anew: the stream may have been deleted and made again."""
+        self._last = None
+        self._has_marks = False
+
+    async def _mark(self, count: int) -> None:
+        bodies = (Settled(mark=os.urandom(8)).encode() for _ in range(count))
+        publish = self._sender.publish
+        await asyncio.gather(*(publish("", self.stream, PROPERTIES, each) for each in bodies))
 
     def _on_entry(self, entry: StreamEntry) -> bool:
-        self._is_silent = False
+        if self._last is None or entry.offset >= self._last:
+            self._is_known = True
         if self._last is None or entry.offset > self._last:
             self._last = entry.offset
             self._take(entry)
         return False
 
 
-async def catch_up(channels: HasChannels, tails: Sequence[StreamTail]) -> None:
-    """Read the new entries of several streams.
+class StreamTails:
+    """The tails of several streams, which one reader reads; it stands until the next read.
 
-    Raises:
-        Unroutable, NotFound: one of the streams does not exist.
-        ServerBusy, BrokerError: RabbitMQ takes or gives no entries now.
+    Args:
+        tails: the streams.
     """
-    reads = await asyncio.gather(*(each.begin() for each in tails))
-    try:
-        await read_streams(channels, reads, prefetch=PREFETCH)
-    except BrokerSilent:
-        for each in tails:
-            each.failed()
-        raise
+
+    def __init__(self, services: Services, tails: Sequence[StreamTail]) -> None:
+        self._connections = services.connections
+        self._tails = tails
+
+    async def catch_up(self) -> None:
+        """Read the new entries; only one read is made at a time.
+
+        Raises:
+            Unroutable, NotFound: one of the streams does not exist.
+            ServerBusy, BrokerError: RabbitMQ takes or gives no entries now.
+        """
+        standing = self._connections.standing
+        reader = standing.take(self)
+        if reader is None:
+            reader = await self._open()
+        else:
+            await reader.read()
+        standing.put(self, reader)
+
+    async def _open(self) -> StandingReader:
+        reads = await asyncio.gather(*(each.begin() for each in self._tails))
+        try:
+            reader = await StandingReader.open(self._connections.looking, reads, prefetch=PREFETCH)
+        except BrokerSilent:
+            self._forget()
+            raise
+        if unknown := [each.stream for each in self._tails if not each.is_known]:
+            reader.abandon()
+            self._forget()
+            raise silent(unknown[0])
+        return reader
+
+    def _forget(self) -> None:
+        for each in self._tails:
+            if not each.is_known:
+                each.forget()

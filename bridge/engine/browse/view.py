@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from bridge.broker.streams.stream_reader import StreamEntry
 from bridge.engine.browse.journal_scan import JournalScan
-from bridge.engine.browse.stream_tail import StreamTail, catch_up
+from bridge.engine.browse.stream_tail import StreamTail, StreamTails
 from bridge.engine.services import Services
 from bridge.machine.browse.counted_dead_letters import CountedDeadLetters
 from bridge.machine.browse.entity_messages import (
@@ -141,14 +141,14 @@ class BrowseView:
             }
         )
         self.places = Places(path, self.reader, count_of(entity))
-        self._channels = services.connections.looking
         self.journal = JournalScan(
-            self._channels,
+            services.connections.looking,
             names.journal(front),
             self.reader,
             on_gap=self.active.numbers.pass_over,
         )
-        self._moved = StreamTail(services, names.moved(front), self._take_moved)
+        moved = StreamTail(services, names.moved(front), self._take_moved)
+        self._tails = StreamTails(services, (self.active.tail, self.dead.tail, moved))
         self._moved_end = -1
         self.deferrals = 0
         self._lock = asyncio.Lock()
@@ -172,7 +172,7 @@ class BrowseView:
         async with self._lock:
             sides = self.active, self.dead
             await asyncio.gather(*(side.flush() for side in sides))
-            await catch_up(self._channels, (self.active.tail, self.dead.tail, self._moved))
+            await self._tails.catch_up()
             for side in sides:
                 await side.caught_up()
 

@@ -19,6 +19,7 @@ from bridge.broker.connection.kept_channels import KeptChannels
 from bridge.broker.connection.pool import SETTLE_S, ChannelRoute, ConnectionLease, Pool
 from bridge.broker.errors import ConnectionLost
 from bridge.broker.reconnect import is_permanent, keep_connected
+from bridge.broker.streams.standing_reader import StandingReaders
 
 
 class ConsumerConnections:
@@ -31,6 +32,7 @@ class ConsumerConnections:
     Attributes:
         pool: the connections that queues are received from.
         looking: channels for looking at streams and queues, one exchange after another.
+        standing: the readers of streams that stand on such channels.
         lost: the reason why there is no extra connection, else `None`.
         ready: set while there is an extra connection.
     """
@@ -53,6 +55,7 @@ class ConsumerConnections:
         self.pool = Pool(endpoint, name=name, supervisor=self._supervisor)
         self._looking = Pool(endpoint, name=f"{name}, looking", supervisor=self._supervisor)
         self.looking = KeptChannels(self)
+        self.standing = StandingReaders()
         self.lost: BaseException | None = ConnectionLost(text="not connected yet")
         self.ready = asyncio.Event()
 
@@ -76,6 +79,7 @@ class ConsumerConnections:
 
     async def close(self) -> None:
         """Close all connections."""
+        self.standing.close()
         self.looking.close()
         if self._standing is not None:
             self._standing.task.cancel()

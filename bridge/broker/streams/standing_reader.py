@@ -1,0 +1,282 @@
+"""Readers of streams that stand between reads: a read costs one question, and no new consumer.
+
+What was published since the last read may be on its way inside RabbitMQ. But an ack makes a
+channel's process read on in the stream, to its end or as far as the credit goes, before it handles
+the next request (4.0 and 4.3). So a reader keeps some deliveries of each stream unacked. A read
+acks one of each, and asks the channel something: when that is answered, all is there.
+
+What comes between reads is kept for the next one, so that who reads decides when it counts. When
+that is much, the reader ends, and the next one reads it again.
+
+That a consumer still lives is proven only by a delivery. So a reader ends after `LIFE_S` even if it
+is used, and the next one begins with an entry that is known to be there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+
+from bridge.broker.connection.address import HasChannels
+from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.delivery import Delivery
+from bridge.broker.streams.stream_reader import (
+    EMPTY_S,
+    OFFSET,
+    StreamRead,
+    comes,
+    read_entry,
+    silent,
+)
+
+UNACKED = 8
+"""The deliveries of a stream that are kept unacked at most: as many reads need no new consumer."""
+
+SURPLUS_MAX = 100
+"""Deliveries above which all of a channel are acked at once, and a new reader stands next."""
+
+IDLE_S = 5.0
+"""Time after its last read after which a reader ends."""
+
+LIFE_S = 10.0
+"""Age at which a reader ends. A consumer whose stream was moved in RabbitMQ may say nothing."""
+
+KEPT_BYTES_MAX = 1 << 20
+"""Bytes that come between two reads of a stream, above which its reader ends."""
+
+READERS_MAX = 32
+"""Readers that stand at a time; the one that was used first ends."""
+
+
+class StandingReader:
+    """Reads the entries of some streams that are new since its last read."""
+
+    def __init__(self, channel: Channel, reads: Sequence[StreamRead], prefetch: int) -> None:
+        self._channel = channel
+        self._prefetch = prefetch
+        self._consumers = [_Consumer(channel, each, self.end) for each in reads]
+        self._has_ended = False
+        self._until_s = asyncio.get_running_loop().time() + LIFE_S
+
+    @classmethod
+    async def open(
+        cls, channels: HasChannels, reads: Sequence[StreamRead], *, prefetch: int
+    ) -> StandingReader:
+        """Return a reader that has read the streams to their ends, each from its own start.
+
+        Args:
+            prefetch: how many entries of a stream RabbitMQ delivers at a time; above `UNACKED`.
+
+        Raises:
+            NotFound: a stream does not exist.
+            BrokerSilent: a stream gives no entry within `EMPTY_S`.
+            BrokerError: the channel ended.
+        """
+        assert prefetch > UNACKED
+        reader = cls(await channels.channel(), reads, prefetch)
+        try:
+            await reader._begin()
+        except BaseException:
+            reader.abandon()
+            raise
+        return reader
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether another read finds all that is new."""
+        is_young = asyncio.get_running_loop().time() < self._until_s
+        is_open = not self._has_ended and self._channel.close_reason is None
+        return is_young and is_open and all(each.is_usable for each in self._consumers)
+
+    async def read(self) -> None:
+        """Pass all entries to the streams' `take` that were confirmed before this call.
+
+        Raises:
+            BrokerError: the channel ended.
+        """
+        try:
+            for each in self._consumers:
+                each.take_kept()
+                each.ack()
+            await self._read_on()
+        except BaseException:
+            self.abandon()
+            raise
+
+    async def _begin(self) -> None:
+        consumers = self._channel.consumers
+        await asyncio.gather(
+            consumers.qos(self._prefetch), *(each.consume() for each in self._consumers)
+        )
+        for each in self._consumers:
+            if not await comes(self._channel, each.came, EMPTY_S):
+                raise silent(each.read.stream)
+        await self._read_on()
+
+    async def _read_on(self) -> None:
+        """Read until an answer of RabbitMQ comes behind no more entries."""
+        consumers = self._channel.consumers
+        while True:
+            before = [each.count for each in self._consumers]
+            self._ack_surplus()
+            await consumers.qos(self._prefetch)
+            if before == [each.count for each in self._consumers]:
+                break
+        for each in self._consumers:
+            each.pause()
+
+    def _ack_surplus(self) -> None:
+        if any(len(each.unacked) > SURPLUS_MAX for each in self._consumers):
+            for each in self._consumers:
+                each.unacked.clear()
+            self._channel.consumers.ack_all()
+            return
+        for each in self._consumers:
+            while len(each.unacked) > UNACKED:
+                each.ack()
+
+    def end(self) -> None:
+        """End the consumers, and leave the channel to others."""
+        if self._has_ended or self._channel.close_reason is not None:
+            return
+        self._has_ended = True
+        for each in self._consumers:
+            each.end()
+        with self._channel:
+            pass
+
+    def abandon(self) -> None:
+        """End after a failure."""
+        self._channel.abandon()
+
+
+class _Consumer:
+    """A consumer of one stream; from its begin to `pause` it passes on what comes.
+
+    Args:
+        on_many: called when more has come between reads than is kept.
+
+    Attributes:
+        came: set by the first delivery.
+        count: the deliveries so far.
+        unacked: the tags of those that are not acked.
+    """
+
+    def __init__(self, channel: Channel, read: StreamRead, on_many: Callable[[], None]) -> None:
+        self.read = read
+        self.count = 0
+        self.unacked: deque[int] = deque()
+        self._channel = channel
+        self._on_many = on_many
+        self._is_passing = True
+        self._kept: list[Delivery] = []
+        self._kept_bytes = 0
+        self._tag = ""
+        self._has_ended = False
+        self._error: Exception | None = None
+        self.came = asyncio.Event()
+
+    @property
+    def is_usable(self) -> bool:
+        return bool(self.unacked) and not self._has_ended
+
+    async def consume(self) -> None:
+        self._tag = await self._channel.consumers.consume(
+            self.read.stream,
+            self._on_delivery,
+            arguments={OFFSET: self.read.start},
+            on_cancel=self._on_cancel,
+        )
+
+    def ack(self) -> None:
+        """Ack the oldest delivery: RabbitMQ reads on."""
+        self._channel.consumers.ack(self.unacked.popleft())
+
+    def take_kept(self) -> None:
+        """Pass on what has come since the last read, and what comes from now on."""
+        self._is_passing = True
+        kept, self._kept, self._kept_bytes = self._kept, [], 0
+        for each in kept:
+            self._pass_on(each)
+
+    def pause(self) -> None:
+        """Keep what comes from now on; raises the error of a failed `take`."""
+        self._is_passing = False
+        if self._error is not None:
+            raise self._error
+
+    def end(self) -> None:
+        """End the consumer; what still comes is ignored."""
+        self._has_ended = True
+        self._kept.clear()
+        self._channel.consumers.cancel(self._tag)
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        self.count += 1
+        self.came.set()
+        if self._has_ended:
+            return
+        self.unacked.append(delivery.tag)
+        if self._is_passing:
+            self._pass_on(delivery)
+            return
+        self._kept.append(delivery)
+        self._kept_bytes += len(delivery.properties) + len(delivery.body)
+        if self._kept_bytes > KEPT_BYTES_MAX:
+            self._on_many()
+
+    def _pass_on(self, delivery: Delivery) -> None:
+        entry = read_entry(delivery)
+        if entry is None or self._error is not None:
+            return
+        try:
+            self.read.take(entry)
+        except Exception as error:
+            self._error = error
+
+    def _on_cancel(self, tag: str) -> None:
+        self._has_ended = True
+
+
+class StandingReaders:
+    """The readers that stand while nobody reads."""
+
+    def __init__(self) -> None:
+        self._standing: dict[Hashable, tuple[StandingReader, asyncio.TimerHandle]] = {}
+
+    def __len__(self) -> int:
+        return len(self._standing)
+
+    def take(self, key: Hashable) -> StandingReader | None:
+        """Return the reader that was put here last, if it is usable, for one read."""
+        found = self._standing.pop(key, None)
+        if found is None:
+            return None
+        reader, timer = found
+        timer.cancel()
+        if reader.is_usable:
+            return reader
+        reader.end()
+        return None
+
+    def put(self, key: Hashable, reader: StandingReader) -> None:
+        """Let a reader stand until the next read, or `IDLE_S`."""
+        self._end(key)
+        if len(self._standing) >= READERS_MAX:
+            self._end(next(iter(self._standing)))
+        timer = asyncio.get_running_loop().call_later(IDLE_S, partial(self._end, key))
+        self._standing[key] = reader, timer
+
+    def close(self) -> None:
+        """End all."""
+        for key in list(self._standing):
+            self._end(key)
+
+    def _end(self, key: Hashable) -> None:
+        found = self._standing.pop(key, None)
+        if found is not None:
+            reader, timer = found
+            timer.cancel()
+            reader.end()
