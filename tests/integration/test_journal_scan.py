@@ -7,10 +7,13 @@ import random
 from bisect import bisect_left
 from contextlib import suppress
 
+import pytest
+
 from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.errors import BrokerSilent
 from bridge.broker.streams.stream_reader import StreamEntry, at
+from bridge.engine.browse import journal_scan
 from bridge.engine.browse.journal_scan import NEW_MAX, STOP, JournalScan
 from bridge.machine.inbox.journal_entries import JournalEntries
 from bridge.topology import names, parts
@@ -181,9 +184,10 @@ async def test_the_end_is_found_again_by_few_entries(broker: Broker, vhost: str)
 
 
 async def test_bounds_hold_when_another_read_forgets_the_journal(
-    broker: Broker, vhost: str
+    broker: Broker, vhost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has found the journal silent, as on a RabbitMQ that does not answer for seconds."""
+    monkeypatch.setattr(journal_scan, "FIRST_S", 0.0)
     connection = await Connection.open(parse_url(broker.url_of(vhost)), name="test")
     try:
         scan = _ForgettingScan(connection, await write(connection), None)
