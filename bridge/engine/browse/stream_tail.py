@@ -32,23 +32,32 @@ class StreamTail:
         self._sender = services.sender
         self._take = take
         self._last: int | None = None
+        self._body_hash = 0
         self._is_known = False
+        self._is_other = False
+        self._is_again = False
         self._has_marks = False
 
     async def begin(self) -> StreamRead:
         """Return how to read the new entries with a new consumer.
 
-        The first call writes an entry, so that the stream is not empty: its end can be awaited. The
-        second one sees to it that the stream has entries for a reader that stands.
+        The first call writes an entry, so that the stream is not empty: its end can be awaited.
         """
-        self._is_known = False
+        self._is_known = self._is_other = False
         if self._last is None:
             await self._mark(1)
             return StreamRead(self.stream, FIRST, self._on_entry)
-        if not self._has_marks:
+        self._is_again = True
+        return StreamRead(self.stream, at(self._last - UNACKED + 1), self._on_entry)
+
+    async def fill(self) -> None:
+        """See to it that a stream that is read again has entries for a reader that stands.
+
+        Only behind a read that has known the stream: another one would look like it then.
+        """
+        if self._is_again and not self._has_marks and self._last is not None:
             self._has_marks = True
             await self._mark(max(UNACKED - 1 - self._last, 0))
-        return StreamRead(self.stream, at(self._last - UNACKED + 1), self._on_entry)
 
     @property
     def is_known(self) -> bool:
@@ -58,7 +67,7 @@ class StreamTail:
     def forget(self) -> None:
         """Begin anew: the stream may have been deleted and made again."""
         self._last = None
-        self._has_marks = False
+        self._is_again = self._has_marks = False
 
     async def _mark(self, count: int) -> None:
         bodies = (Settled(mark=os.urandom(8)).encode() for _ in range(count))
@@ -66,11 +75,15 @@ class StreamTail:
         await asyncio.gather(*(publish("", self.stream, PROPERTIES, each) for each in bodies))
 
     def _on_entry(self, entry: StreamEntry) -> bool:
-        if self._last is None or entry.offset >= self._last:
-            self._is_known = True
+        if self._is_other:
+            return False
         if self._last is None or entry.offset > self._last:
-            self._last = entry.offset
+            self._is_known = True
+            self._last, self._body_hash = entry.offset, hash(entry.body)
             self._take(entry)
+        elif entry.offset == self._last:
+            self._is_known = hash(entry.body) == self._body_hash
+            self._is_other = not self._is_known
         return False
 
 
@@ -111,6 +124,11 @@ class StreamTails:
             reader.abandon()
             self._forget()
             raise silent(unknown[0])
+        try:
+            await asyncio.gather(*(each.fill() for each in self._tails))
+        except BaseException:
+            reader.abandon()
+            raise
         return reader
 
     def _forget(self) -> None:
