@@ -71,8 +71,9 @@ class StreamTail:
 
     async def _mark(self, count: int) -> None:
         bodies = (Settled(mark=os.urandom(8)).encode() for _ in range(count))
-        publish = self._sender.publish
-        await asyncio.gather(*(publish("", self.stream, PROPERTIES, each) for each in bodies))
+        await asyncio.gather(
+            *(self._sender.publish("", self.stream, PROPERTIES, each) for each in bodies)
+        )
 
     def _on_entry(self, entry: StreamEntry) -> bool:
         if self._is_other:
