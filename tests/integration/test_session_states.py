@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from bridge.broker.connection.channel import Channel
@@ -12,6 +13,7 @@ from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.handover import HandOver, Publish
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.ownership import Ownership
+from bridge.engine.sessions import stored_states
 from bridge.model import entity as model
 from bridge.wire.sessions import state_properties
 from tests.fixtures.broker import Broker
@@ -95,6 +97,25 @@ async def test_a_state_that_is_cleared_while_it_is_set_is_cleared(door: Door) ->
     )
     assert await namespace.session_state(PATH, "a") is None
     assert await stored(door, client) is None
+
+
+async def test_a_state_that_was_cleared_stays_cleared_when_rabbitmq_forgets_acks(
+    door: Door, confirming: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not confirm them, so a kill may bring back what was acked."""
+    client = await SessionClient(door).accept("a")
+    await door.namespace.set_session_state(PATH, "a", b"state")
+    with monkeypatch.context() as lost:
+        lost.setattr(stored_states, "ack", lambda channel, tag, point: None)
+        await door.namespace.set_session_state(PATH, "a", None)
+        await door.namespace.set_session_state(PATH, "a", None)
+        assert await door.namespace.session_state(PATH, "a") is None
+        assert await door.namespace.list_sessions(PATH, updated_after_ms=0, skip=0, top=9) == []
+    assert await stored(door, client) is None
+    resource = ownership_of(door).resource
+    await door.namespace.close()
+    state = await confirming.declarations.declare_queue(resource, passive=True)
+    assert state.messages == 1, "but for the ownership token"
 
 
 async def test_what_was_cleared_does_not_come_again(door: Door) -> None:

@@ -228,6 +228,7 @@ class SessionOwner:
             await self.arrivals.asked.idle()
             if self.messages.queue.transactional:
                 await self.pinned.take_over()
+            self.stored.strip_all()
         except BrokerError as error:
             self._on_lost(error)
             return

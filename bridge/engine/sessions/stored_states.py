@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from weakref import WeakValueDictionary
 
-from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerError
-from bridge.broker.outcome import resolve
 from bridge.engine import texts
 from bridge.engine.clock import now_ms
 from bridge.engine.ownership.ownership import Ownership, ack
@@ -73,12 +70,12 @@ class StoredStates:
                 ownership meanwhile: the state may be set or not.
             SessionLockLost: this process is no more the owner; the state is unchanged.
         """
-        async with self._change(session_id) as channel:
+        async with self._change(session_id):
             check()
-            if state is None:
-                await self._clear(session_id, channel)
-            else:
+            if state is not None:
                 await self._set(session_id, state)
+            elif self.states.value_of(session_id) is not None:
+                await self._clear(session_id)
 
     # States that transactions give sessions.
 
@@ -142,27 +139,24 @@ class StoredStates:
             raise SessionLockLost(texts.SESSION_LOCK_LOST)
 
     @asynccontextmanager
-    async def _change(self, session_id: str) -> AsyncIterator[Channel]:
+    async def _change(self, session_id: str) -> AsyncIterator[None]:
         """Let nobody else change a session's state; raises SessionLockLost likewise."""
         channel = self._ownership.channel
         change = self._changes.setdefault(fold(session_id), asyncio.Lock())
         async with change:
             if channel is None or channel is not self._ownership.channel:
                 raise SessionLockLost(texts.SESSION_LOCK_LOST)
-            yield channel
+            yield
 
     # Changes.
 
-    async def _clear(self, session_id: str, channel: Channel) -> None:
-        tag = self.states.clear(session_id)
-        if tag is not None:
-            ack(channel, tag, POINT)
-            written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            channel.when_written(partial(resolve, written))
-            try:
-                await written
-            except BrokerError as error:
-                raise OperationTimeout(texts.unknown(error)) from error
+    async def _clear(self, session_id: str) -> None:
+        """Have a bare state follow a session's state: RabbitMQ does not confirm acks.
+
+        If it forgets the ack of the earlier state, it forgets that of the bare one, too.
+        """
+        await self._set(session_id, None)
+        self.strip(session_id)
 
     async def _set(self, session_id: str, state: bytes | None, least_ms: int = 0) -> None:
         updated_ms = max(self.states.next_ms(session_id, now_ms()), least_ms)
