@@ -50,6 +50,7 @@ from bridge.engine.api import (
     SessionReceiver,
     Undeliverable,
 )
+from bridge.engine.bridge_watch import BridgeWatch
 from bridge.engine.bridges import Bridges
 from bridge.engine.browse.browsing import Browsing
 from bridge.engine.browse.page import Page
@@ -215,6 +216,8 @@ class RabbitNamespace:
             self._reports.note,
             due.complete,
         )
+        self._peers = Peers(self._sender)
+        self._watch = watch = BridgeWatch(self._peers, supervisor)
         services = Services(
             self._connections,
             self._sender,
@@ -227,11 +230,11 @@ class RabbitNamespace:
             supervisor,
             made_again.note_queue,
             self._inquirer,
+            watch,
         )
 
         # The other bridges.
         bridges = Bridges(management, self._locks)
-        self._peers = Peers(self._sender)
         self._usage = Usage(services, clock, accessed)
         self._usage.answer(self._peers, self.directory.find)
         AdministrationRequests(self._peers, administer or _not_administered)
@@ -354,7 +357,8 @@ class RabbitNamespace:
             self._administration, self.directory.find, self.check_known, followers
         )
         self._pins = Pins(
-            self._locks, self._settling, supervisor, partial(inquire, self.directory, self._sending)
+            *(self._locks, self._settling, supervisor, watch),
+            partial(inquire, self.directory, self._sending),
         )
         self._pins_anywhere = PinsAnywhere(self._peers, self._locks, self._pins, self._usage.note)
         self.transactions = Transacting(
@@ -365,7 +369,7 @@ class RabbitNamespace:
             supervisor,
             self.transactional,
             self.check_known,
-            StatePins(self._sessional, self._sessions.owners),
+            StatePins(self._sessional, self._sessions.owners, self._locks),
         )
         self._administration.on_changed += [
             self.reconciler.note,
@@ -468,6 +472,7 @@ class RabbitNamespace:
         await self.transactions.close()
         await self._pins.close()
         await self._pins_anywhere.close()
+        await self._watch.close()
         await self._receiving.end(self._locks.end_all())
         self._locks.close()
         await self._inquirer.close()

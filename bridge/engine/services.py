@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bridge.background.supervisor import Supervisor
+from bridge.engine.bridge_watch import BridgeWatch
 from bridge.engine.browse.settlements import UnwrittenSettlements
 from bridge.engine.counters import Counters
 from bridge.engine.poison import Poison
@@ -27,6 +28,7 @@ class Services:
         on_made_again: called with a queue that was missing, deleted by hand, and is there again.
         inquirer: asks leaders what transactions have settled.
         supervisor: keeps what is meant to run, and repeats what must succeed.
+        watch: tells which bridges are gone, of those for which something is kept.
     """
 
     connections: ConsumerConnections
@@ -40,3 +42,4 @@ class Services:
     supervisor: Supervisor
     on_made_again: Callable[[Queue], None]
     inquirer: Inquirer
+    watch: BridgeWatch

@@ -22,9 +22,10 @@ In a bridge's own queue, each a field table with `do`, `path` and `shard`:
     session-check     session: refused unless a receiver holds the session
     session-state     session: answered with 1 and the state, or 0
     session-store     session, [state]: store the state, or without one clear it
-    session-pin       session, transaction: a transaction of a receiver that holds the session is to
-                      give it a state; answered with that (`wire.commits.encode_states`), without
-                      the state
+    session-pin       session, transaction, [bridge]: a transaction of a receiver that holds the
+                      session is to give it a state; answered with that
+                      (`wire.commits.encode_states`), without the state; `bridge` has the
+                      transaction, and when it is gone, the pin ends
     session-keep      session, transaction: refused unless the receiver holds the session; from now
                       on nothing but the transaction's end unpins it
     session-unpin     session, transaction: the transaction is rolled back

@@ -166,6 +166,51 @@ async def test_one_transaction_after_the_other_sets_a_state(
     assert await state_of(door) == b"plain"
 
 
+async def test_of_states_that_a_transaction_sets_at_once_the_last_counts(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """Here and where another bridge owns the session; another transaction has that meanwhile."""
+    async with (
+        member(endpoint, broker.management_url, ORDERS) as owner,
+        member(endpoint, broker.management_url, with_sidecar=False) as other,
+    ):
+        await until(lambda: bool(other.namespace.directory.namespace.queues))
+        await SessionClient(owner).accept("nobody's")
+        for number, door in enumerate((owner, other)):
+            session_id = f"s{number}"
+            client = await SessionClient(door).accept(session_id)
+            first, second = TransactionClient(door), TransactionClient(door)
+            await first.set_state(session_id, b"first")
+            pinned = owner.namespace._sessions.owners.all[0].pinned
+            states = (b"second", b"third", b"last")
+            setting = [asyncio.create_task(second.set_state(session_id, each)) for each in states]
+            await asyncio.wait(setting, timeout=0.5)
+            first.verbs.release_sessions(first.states)
+            async with asyncio.timeout(pinned_states.FREE_S):
+                await asyncio.gather(*setting)
+            seen = second.verbs.state_in(second.identity, PATH, session_id)
+            assert seen is not None
+            assert seen.state == b"last"
+            await second.commit()
+            assert await state_of(door, session_id) == b"last"
+            assert not pinned
+            await client.close()
+
+
+async def test_a_session_waits_once_for_all_that_a_transaction_sets(door: Door) -> None:
+    """Its owner is asked for it twice, as by a bridge that does not put them in order."""
+    await SessionClient(door).accept("one")
+    pinned = door.namespace._sessions.owners.all[0].pinned
+    await pinned.pin("one", b"first")
+    pinning = [asyncio.create_task(pinned.pin("one", b"second")) for _ in range(3)]
+    await asyncio.wait(pinning, timeout=0.1)
+    pinned.release("one", b"first")
+    async with asyncio.timeout(pinned_states.FREE_S):
+        assert len(set(await asyncio.gather(*pinning))) == 1
+    pinned.release("one", b"second")
+    assert not pinned
+
+
 async def test_a_pin_that_nobody_ends_is_let_go(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:

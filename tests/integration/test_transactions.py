@@ -23,6 +23,7 @@ from bridge.engine.api import (
     Defer,
     ReceiveMode,
 )
+from bridge.engine.clock import now_ms
 from bridge.engine.transactions import commit_content, pins, transacting
 from bridge.machine.inbox.applied import Applied
 from bridge.machine.inbox.arrival import TransactionCommand
@@ -319,13 +320,17 @@ async def test_a_bridge_asks_about_what_another_one_has_pinned_and_left(
         await send_to_session(first, "a", "1", "2")
         session = await SessionClient(second).accept("a")
         left, committed = await session.receive(2)
-        monkeypatch.setattr(pins, "PIN_MS", 1_000)
         for each in (left, committed):
             transaction = TransactionClient(second)
             await transaction.settle(each, Complete())
         entity = second.namespace.directory.send_entity(second.path)
         body = commit_content.encode(transaction.work(), entity)
         await second.namespace._sending.ask_leader(entity, body)
+        pinned = first.namespace._pins
+        assert len(pinned) == 2
+        with monkeypatch.context() as later:
+            later.setattr(pinned, "_clock", lambda: now_ms() + pins.PIN_MS)
+            pinned._end_overdue()
         (again,) = await session.receive(1)
         assert (again.record.body, again.delivery_count) == (b"1", 1)
         last = TransactionClient(second)

@@ -96,7 +96,7 @@ class Accepting:
         self._numbers = itertools.count(1)
         self._pinging: asyncio.Task[None] | None = None
         self._peers = peers
-        self._remote = RemoteReceivers(peers)
+        self._remote = RemoteReceivers(peers, services.watch)
         self.owners = self._remote.owners = Owners(
             services,
             peers,

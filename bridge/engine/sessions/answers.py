@@ -78,7 +78,8 @@ async def _pinned(owner: SessionOwner, what: str, session_id: str, question: Tab
     """Carry out a request about a state that a transaction gives a session."""
     pinned, transaction = owner.pinned, content(question, "transaction")
     if what == wire.PIN:
-        outcome = await pinned.pin(session_id, transaction)
+        by = content(question, "bridge") if "bridge" in question else None
+        outcome = await pinned.pin(session_id, transaction, by)
         return Done(content=encode_states([outcome]))
     if what == wire.KEEP_PINNED:
         await pinned.keep(session_id, transaction)

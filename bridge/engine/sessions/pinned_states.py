@@ -47,10 +47,12 @@ class PinnedState:
         is_kept: the transaction may be committed: only who knows what was decided lets it go.
         ready: done when the session is pinned, and has a state that is to be followed.
         ended: set when the session is let go.
+        bridge: the name of the bridge that has the transaction; `None`: this one, or unknown.
     """
 
-    def __init__(self, transaction: bytes) -> None:
+    def __init__(self, transaction: bytes, bridge: bytes | None) -> None:
         self.transaction = transaction
+        self.bridge = bridge
         self.holder: Holder | None = None
         self.outcome: StateOutcome | None = None
         self.is_kept = False
@@ -72,6 +74,8 @@ class PinnedStates:
         self._stored = stored
         self._inquirer = services.inquirer
         self._supervisor = services.supervisor
+        self._watch = services.watch
+        self._locks = services.locks
         self._pins: dict[FoldedId, PinnedState] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
@@ -82,8 +86,13 @@ class PinnedStates:
         """Return the number of pinned sessions."""
         return len(self._pins)
 
-    async def pin(self, session_id: str, transaction: bytes) -> StateOutcome:
+    async def pin(
+        self, session_id: str, transaction: bytes, bridge: bytes | None = None
+    ) -> StateOutcome:
         """Keep a session for a transaction; return what it is to get, without the state.
+
+        Args:
+            bridge: the name of the bridge that has the transaction, if that is known.
 
         Raises:
             SessionLockLost: no receiver holds the session, or this process is no more the owner.
@@ -91,10 +100,12 @@ class PinnedStates:
                 RabbitMQ does not answer.
         """
         folded = fold(session_id)
+        await self.free(session_id, transaction)
         pin = self._pins.get(folded)
-        if pin is None or pin.transaction != transaction:
-            await self.free(session_id)
-            pin = self._pins[folded] = PinnedState(transaction)
+        if pin is None:
+            if bridge is not None and self._locks.is_named(bridge):
+                bridge = None
+            pin = self._pins[folded] = PinnedState(transaction, bridge)
             await self._begin(session_id, pin)
         return await asyncio.shield(pin.ready)
 
@@ -102,7 +113,10 @@ class PinnedStates:
         messages = self._messages
         try:
             pin.holder = messages.kept.pin(session_id, pin)
-            pin.timer = asyncio.get_running_loop().call_later(PIN_S, self._overdue, session_id, pin)
+            over = partial(self._over, session_id, pin)
+            pin.timer = asyncio.get_running_loop().call_later(PIN_S, over)
+            if pin.bridge is not None:
+                self._watch.begin(pin.bridge, pin, over)
             below_ms = await self._stored.prepare(session_id)
             self._check(session_id, pin)
         except Exception as error:
@@ -158,12 +172,14 @@ class PinnedStates:
         for outcome in await self._ask():
             await self._stored.follow(outcome.session_id, outcome.state, outcome.below_ms)
             self._report(outcome)
-        self._stored.strip_all()
 
-    async def free(self, session_id: str, *, of_kept: bool = False) -> None:
+    async def free(
+        self, session_id: str, but: bytes | None = None, *, of_kept: bool = False
+    ) -> None:
         """Wait until no transaction has a session.
 
         Args:
+            but: the id of a transaction that may have it.
             of_kept: only for one that may be committed already.
 
         Raises:
@@ -172,7 +188,7 @@ class PinnedStates:
         try:
             async with asyncio.timeout(FREE_S):
                 while (pin := self._pins.get(fold(session_id))) is not None:
-                    if of_kept and not pin.is_kept:
+                    if pin.transaction == but or (of_kept and not pin.is_kept):
                         return
                     await pin.ended.wait()
         except TimeoutError as error:
@@ -188,7 +204,7 @@ class PinnedStates:
         self.inquiry = NO_INQUIRY
         pins, self._pins = self._pins, {}
         for each in pins.values():
-            _stop(each)
+            self._stop(each)
         for asking in self._asking:
             asking.cancel()
 
@@ -214,17 +230,33 @@ class PinnedStates:
 
     def _end(self, session_id: str, pin: PinnedState) -> None:
         """Let a session go, unless it was lost."""
-        _stop(pin)
+        self._stop(pin)
         if self._pins.get(fold(session_id)) is pin:
             del self._pins[fold(session_id)]
             self._stored.strip(session_id)
             self._messages.kept.unpin(session_id, pin)
 
-    def _overdue(self, session_id: str, pin: PinnedState) -> None:
+    def _stop(self, pin: PinnedState) -> None:
+        self._unwatch(pin)
+        if not pin.ready.done():
+            pin.ready.set_exception(SessionLockLost(texts.SESSION_LOCK_LOST))
+        if not pin.ready.cancelled():
+            pin.ready.exception()
+        pin.ended.set()
+
+    def _unwatch(self, pin: PinnedState) -> None:
+        if pin.timer is not None:
+            pin.timer.cancel()
+        if pin.bridge is not None:
+            self._watch.end(pin.bridge, pin)
+
+    def _over(self, session_id: str, pin: PinnedState) -> None:
+        """End a pin whose time is over, or whose bridge is gone; a kept one behind an inquiry."""
+        self._unwatch(pin)
+        log.warning("pin.over entity=%s", self._messages.path)
         if not pin.is_kept:
             self._end(session_id, pin)
             return
-        log.warning("pin.over entity=%s", self._messages.path)
         ask = partial(self._ask_for, session_id, pin)
         asking = self._supervisor.repeat("inquiry", ask, subject=str(self._messages.path)).task
         self._asking.add(asking)
@@ -250,13 +282,3 @@ class PinnedStates:
             messages.resource, messages.queue.front, source, messages.shard
         )
         return told
-
-
-def _stop(pin: PinnedState) -> None:
-    if pin.timer is not None:
-        pin.timer.cancel()
-    if not pin.ready.done():
-        pin.ready.set_exception(SessionLockLost(texts.SESSION_LOCK_LOST))
-    if not pin.ready.cancelled():
-        pin.ready.exception()
-    pin.ended.set()

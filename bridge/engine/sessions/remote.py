@@ -8,6 +8,7 @@ from functools import partial
 from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError, Unroutable
 from bridge.engine import texts
+from bridge.engine.bridge_watch import BridgeWatch
 from bridge.engine.peers import Peers
 from bridge.engine.sessions.answers import answer
 from bridge.engine.sessions.events import (
@@ -41,8 +42,9 @@ class RemoteReceivers:
         owners: the owners of this process.
     """
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: Peers, watch: BridgeWatch) -> None:
         self._peers = peers
+        watch.on_gone.append(self._close_all_of)
         self._told: dict[Key, int] = {}
         self._asking: Key | None = None
         self._checks = Tasks()
@@ -134,18 +136,23 @@ class RemoteReceivers:
             asyncio.get_running_loop().call_soon(self._forget, key, event, is_gone)
 
     def _forget(self, unheard: Key, event: Event, is_gone: bool) -> None:
-        bridge = unheard[0]
+        ended = self._close_all_of(unheard[0])
+        ends: dict[Key, Event] = dict.fromkeys(ended, SessionLost(has_moved=True))
+        ends[unheard] = event if isinstance(event, SessionLost) else SessionLost(has_moved=True)
+        self._told.pop(unheard, None)
+        if not is_gone:  # an alarm, or a lost connection: the bridge runs, and is to be told
+            asyncio.get_running_loop().call_later(AGAIN_S, self._tell_ends, ends)
+
+    def _close_all_of(self, bridge: bytes) -> list[Key]:
+        """Close all receivers of a bridge; return them."""
         ended = [key for key in self._told if key[0] == bridge]
         for owner in self.owners.all:
             gone = [key for key in owner.messages.receivers if key[0] == bridge]
             _close(owner.messages, gone, unused=False)
             ended += gone
-        ends: dict[Key, Event] = dict.fromkeys(ended, SessionLost(has_moved=True))
-        ends[unheard] = event if isinstance(event, SessionLost) else SessionLost(has_moved=True)
-        for key in ends:
+        for key in ended:
             self._told.pop(key, None)
-        if not is_gone:  # an alarm, or a lost connection: the bridge runs, and is to be told
-            asyncio.get_running_loop().call_later(AGAIN_S, self._tell_ends, ends)
+        return ended
 
     def _tell_ends(self, ends: dict[Key, Event]) -> None:
         for key, event in ends.items():

@@ -19,6 +19,7 @@ from bridge.broker.errors import BrokerError
 from bridge.engine import texts
 from bridge.engine.administration.directory import Directory
 from bridge.engine.api import Disposition, OnSettled
+from bridge.engine.bridge_watch import BridgeWatch
 from bridge.engine.clock import later, now_ms
 from bridge.engine.sending.requests import Sending
 from bridge.engine.settlement.disposition_fields import disposition_of
@@ -75,6 +76,7 @@ class Pins:
         locks: ProcessLocks,
         settling: Settling,
         supervisor: Supervisor,
+        watch: BridgeWatch,
         inquire: Inquire,
         *,
         clock: Callable[[], int] = now_ms,
@@ -83,9 +85,10 @@ class Pins:
         self._locks = locks
         self._settling = settling
         self._supervisor = supervisor
+        self._watch = watch
         self._inquire = inquire
         self._clock = clock
-        self._ends: OrderedDict[UUID, tuple[int, bool]] = OrderedDict()
+        self._ends: OrderedDict[UUID, tuple[int, bytes | None]] = OrderedDict()
         self._asking: set[asyncio.Task[None]] = set()
         self._alarm = Alarm(self._end_overdue, now_ms=clock, later=timer)
 
@@ -96,11 +99,12 @@ class Pins:
         """Return the number of pinned locks."""
         return len(self._ends)
 
-    def pin(self, path: EntityPath, token: UUID, *, is_peers: bool = False) -> LockPin:
+    def pin(self, path: EntityPath, token: UUID, by: bytes | None = None) -> LockPin:
         """Pin a lock.
 
         Args:
-            is_peers: another bridge's transaction pins it.
+            by: the name of the bridge whose transaction pins it, b"" if it does not say so; `None`:
+                this one.
 
         Raises:
             MessageLockLost: it has ended, or is pinned already.
@@ -114,13 +118,15 @@ class Pins:
         owner, holding = pinned
         keep_out(owner, holding)
         due_ms = self._clock() + PIN_MS
-        self._ends[token] = due_ms, is_peers
+        self._ends[token] = due_ms, by
         self._alarm.set(due_ms)
+        if by:
+            self._watch.begin(by, token, partial(self._over, token))
         return LockPin(path, token, locked_message(holding, source_of(owner)), holding.inquiry)
 
     def release(self, token: UUID) -> None:
         """Let a lock go on with the time that it had left; no more if it was lost."""
-        self._ends.pop(token, None)
+        self._forget(token)
         lock = self._locks.take_pinned(token)
         if lock is not None:
             self.put_back(token, lock)
@@ -128,7 +134,7 @@ class Pins:
     def take(self, token: UUID) -> Lock[Locked] | None:
         """Take a pinned lock for its commit: nothing else ends it; `None` if it was lost."""
         lock = self._locks.take_pinned(token)
-        self._ends.pop(token, None)
+        self._forget(token)
         if lock is not None and lock.held[0].holds(lock.held[1]):
             return lock
         return None
@@ -171,24 +177,35 @@ class Pins:
         """End the pins whose transactions have not ended in time."""
         at_ms = self._clock()
         while self._ends:
-            token, (due_ms, is_peers) = next(iter(self._ends.items()))
+            token, (due_ms, _) = next(iter(self._ends.items()))
             if due_ms > at_ms:
                 self._alarm.set(due_ms)
                 return
-            del self._ends[token]
-            lock = self._locks.take_pinned(token)
-            if lock is None:
-                continue
-            owner, holding = lock.held
-            log.warning("pin.over entity=%s number=%d", owner.path, holding.number)
-            if is_peers and (owner.is_deferred or owns_sessions(owner)):
-                # It does not go back to RabbitMQ unchanged, so nobody else would ask.
-                ask = partial(self._ask, owner, holding)
-                asking = self._supervisor.repeat("inquiry", ask, subject=str(owner.path)).task
-                self._asking.add(asking)
-                asking.add_done_callback(self._asking.discard)
-            else:
-                self._give_back(owner, holding)
+            self._over(token)
+
+    def _over(self, token: UUID) -> None:
+        """End a pin whose time is over, or whose bridge is gone."""
+        by = self._forget(token)
+        lock = self._locks.take_pinned(token)
+        if lock is None:
+            return
+        owner, holding = lock.held
+        log.warning("pin.over entity=%s number=%d", owner.path, holding.number)
+        if by is not None and (owner.is_deferred or owns_sessions(owner)):
+            # It does not go back to RabbitMQ unchanged, so nobody else would ask.
+            ask = partial(self._ask, owner, holding)
+            asking = self._supervisor.repeat("inquiry", ask, subject=str(owner.path)).task
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
+        else:
+            self._give_back(owner, holding)
+
+    def _forget(self, token: UUID) -> bytes | None:
+        """Forget a pin; return by whom it was."""
+        _, by = self._ends.pop(token, (0, None))
+        if by:
+            self._watch.end(by, token)
+        return by
 
     def _give_back(self, owner: Owner, holding: HeldMessage) -> None:
         if let_go(owner, holding):

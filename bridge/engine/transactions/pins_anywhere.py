@@ -77,7 +77,8 @@ class PinsAnywhere:
         if (pinned := self.pin_here(path, token)) is not None:
             return pinned
         self._on_used(path)
-        answer = (await self._ask(token, _question(PIN, path, token))).content
+        by: Table = {"bridge": ("x", self._locks.instance)}
+        answer = (await self._ask(token, _question(PIN, path, token) | by)).content
         (message,) = decode_messages(answer[:MESSAGE_BYTES])
         return LockPin(path, token, message, answer[MESSAGE_BYTES:])
 
@@ -178,7 +179,8 @@ class PinsAnywhere:
     # Other bridges' questions.
 
     async def _on_pin(self, question: Question) -> bytes:
-        pin = self._pins.pin(*_lock_in(question), is_peers=True)
+        by = content(question.table, "bridge") if "bridge" in question.table else b""
+        pin = self._pins.pin(*_lock_in(question), by)
         return encode_found(encode_message(pin.message) + pin.inquiry)
 
     async def _on_unpin(self, question: Question) -> bytes:

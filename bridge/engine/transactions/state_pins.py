@@ -7,12 +7,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakValueDictionary
 
 from bridge.background.tasks import Tasks
 from bridge.broker.errors import Unroutable
 from bridge.engine import texts
 from bridge.engine.sessions.bounds import check_state
 from bridge.engine.sessions.imported_states import ShardOwners
+from bridge.engine.settlement.locktable import ProcessLocks
 from bridge.engine.transaction_verbs import PinnedSession
 from bridge.model import entity as model
 from bridge.model.errors import EntityNotFound, NotAllowed, ServiceBusError, SessionLockLost
@@ -26,6 +28,8 @@ from bridge.wire.reply import Done
 
 AGAIN_S: Final = 1.0
 """The time until an owner is asked again to set a state."""
+
+_Key = tuple[bytes, str, FoldedId]
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +46,7 @@ class StatePin(PinnedSession):
     outcome: StateOutcome
 
     @property
-    def key(self) -> tuple[bytes, str, FoldedId]:
+    def key(self) -> _Key:
         """The session, and its transaction."""
         return self.transaction, self.path.key, fold(self.session_id)
 
@@ -53,15 +57,21 @@ class StatePins:
     Args:
         definition: returns the definition of a queue or subscription that requires sessions; raises
             ServiceBusError.
+        locks: says this bridge's name.
     """
 
     def __init__(
-        self, definition: Callable[[EntityPath], model.ReceiveEntity], owners: ShardOwners
+        self,
+        definition: Callable[[EntityPath], model.ReceiveEntity],
+        owners: ShardOwners,
+        locks: ProcessLocks,
     ) -> None:
         self._definition = definition
         self._owners = owners
+        self._locks = locks
         self._tasks = Tasks()
-        self._pins: dict[tuple[bytes, str, FoldedId], StatePin] = {}
+        self._pins: dict[_Key, StatePin] = {}
+        self._asking: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
 
     def __repr__(self) -> str:
         return f"StatePins({len(self._pins)})"
@@ -75,15 +85,19 @@ class StatePins:
     ) -> StatePin:
         """Pin a session; see `TransactionVerbs.set_state`."""
         check_state(self._definition(path).path, state)
-        try:
-            done = await self._ask(wire.PIN, path, session_id, transaction)
-        except BaseException:
-            self._tasks.start(self._release(path, session_id, transaction), "unpin")
-            raise
-        (outcome,) = decode_states(done.content)
-        pin = StatePin(path, session_id, state, transaction, outcome._replace(state=state))
-        self._pins[pin.key] = pin
-        return pin
+        key = transaction, path.key, fold(session_id)
+        asking = self._asking.setdefault(key, asyncio.Lock())
+        async with asking:  # of several states the last one counts, so they come in order
+            try:
+                by: Table = {"bridge": ("x", self._locks.instance)}
+                done = await self._ask(wire.PIN, path, session_id, transaction, by)
+            except BaseException:
+                self._tasks.start(self._release(path, session_id, transaction), "unpin")
+                raise
+            (outcome,) = decode_states(done.content)
+            pin = StatePin(path, session_id, state, transaction, outcome._replace(state=state))
+            self._pins[key] = pin
+            return pin
 
     def release(self, pin: StatePin) -> None:
         """Let a session go; its owner ends the pin late if it does not hear it."""

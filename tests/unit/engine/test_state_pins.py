@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from bridge.engine.transactions.state_pins import StatePin, StatePins
 from bridge.model.entity import Queue
@@ -33,5 +33,5 @@ async def test_nobody_is_told_a_state_when_its_entity_is_gone() -> None:
 
     owners: Any = SimpleNamespace(find=find)
     async with asyncio.timeout(20):
-        await StatePins(definition, owners).carry_out(PIN)
+        await StatePins(definition, owners, cast(Any, None)).carry_out(PIN)
     assert looks == 3

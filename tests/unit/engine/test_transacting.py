@@ -26,7 +26,7 @@ from tests.fixtures.model_broker import ClockLoop
 
 QUEUE = Queue(name="orders", incarnation="orders")
 PATH = EntityPath("orders")
-STATES = StatePins(lambda path: QUEUE, cast(Any, None))
+STATES = StatePins(lambda path: QUEUE, cast(Any, None), cast(Any, None))
 
 
 class Locks:

@@ -58,7 +58,7 @@ from tests.fixtures.model_broker import ClockLoop
 
 QUEUE = Queue(name="orders", lock_duration_ms=5_000)
 PATH = EntityPath("orders")
-STATES = StatePins(lambda path: QUEUE, cast(Any, None))
+STATES = StatePins(lambda path: QUEUE, cast(Any, None), cast(Any, None))
 MESSAGES = 4
 WAITS = Properties(
     headers=envelope.HEADERS, delivery_mode=2, reply_to="address", correlation_id="1"
@@ -216,7 +216,9 @@ class Bridge:
             return (await world.ask_leader(QUEUE, body)).content
 
         pins = Pins(
-            self.locks, self.settling, supervisor, inquire, clock=lambda: int(loop.time() * 1000)
+            *(self.locks, self.settling, supervisor, cast(Any, None)),
+            inquire,
+            clock=lambda: int(loop.time() * 1000),
         )
         anywhere = PinsAnywhere(Peers(cast(Any, None)), self.locks, pins, lambda path: None)
         reports = CarriedOutReports(cast(Any, world))
