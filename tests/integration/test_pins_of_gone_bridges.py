@@ -14,7 +14,8 @@ import sys
 import pytest
 
 from bridge.broker.connection.endpoint import Endpoint
-from bridge.engine.api import Complete
+from bridge.engine.api import Complete, Defer, Received, ReceiveMode
+from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
@@ -78,3 +79,38 @@ async def test_a_session_is_free_when_a_bridge_has_left_before_it_commits(
         following = await accept(door, "one")
         assert await state_of(door) is None
         assert bodies(await following.receive(2)) == ["a", "b"]
+
+
+async def test_a_deferred_message_is_free_when_its_transactions_bridge_has_left(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """Another bridge has all deferred messages; nothing was decided about this one."""
+    plain = model.Queue(name="orders", lock_duration_ms=60_000)
+    async with member(endpoint, broker.management_url, plain) as door:
+
+        async def deferred(door: Door, number: int) -> list[Received]:
+            mode = ReceiveMode.PEEK_LOCK
+            return await door.namespace.receive_deferred(door.path, [number], mode)
+
+        await door.send("a", "b")
+        for each in await door.client().receive(2):
+            assert each.lock_token is not None
+            await door.namespace.settle(door.path, each.lock_token, Defer())
+        (_kept,) = await deferred(door, 1)
+        async with member(endpoint, broker.management_url, with_sidecar=False) as leaving:
+            await until(lambda: bool(leaving.namespace.directory.namespace.queues))
+            (received,) = await deferred(leaving, 2)
+            transaction = TransactionClient(leaving)
+            await transaction.settle(received, Complete())
+            assert len(door.namespace._pins) == 1
+
+        async def is_free() -> bool:
+            try:
+                (again,) = await deferred(door, 2)
+            except ServiceBusError:
+                return False
+            await door.complete(again)
+            return True
+
+        await until(is_free, within_s=WITHIN_S)
+        assert not door.namespace._pins

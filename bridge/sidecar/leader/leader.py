@@ -98,8 +98,17 @@ the definitions, unless it may not."""
 
 Apply = Callable[[Sequencer, Any, int], Applied]
 """Carries out a command at a time (UTC ms)."""
-_WHILE_HELD = arrival.TokenArrival | arrival.Used | arrival.ImportCommand
-"""What is carried out while a migration holds the entity."""
+_WHILE_HELD = (
+    arrival.TokenArrival
+    | arrival.Used
+    | arrival.ImportCommand
+    | arrival.Inquiry
+    | arrival.CarriedOut
+)
+"""What is carried out while a migration holds the entity.
+
+An inquiry may pass a commit: that is refused when the hold ends, as one that comes late.
+"""
 
 
 async def _first(*waits: Awaitable[object], within_s: float | None = None) -> None:
