@@ -7,9 +7,11 @@ Source of the table: the service's own conditions as the SDKs map them.
       EntityNotFound, EntityAlreadyExists, EntityDisabled, EntityConflict, EntityChanged
       MessageNotFound, MessageLockLost, MessageSizeExceeded
       SessionLockLost, SessionCannotBeLocked
-      TransactionUnknown, TransactionRolledBack, TransactionTimedOut, TransactionInDoubt
+      TransactionUnknown, TransactionRolledBack, TransactionTimedOut
       Unauthorized, NotAllowed, NotImplementedHere, ArgumentError, ArgumentOutOfRange, InvalidField
-      QuotaExceeded, ServerBusy, OperationTimeout, InternalError
+      QuotaExceeded, ServerBusy, InternalError
+      OperationTimeout
+        TransactionInDoubt
 """
 
 from __future__ import annotations
@@ -101,12 +103,6 @@ class TransactionTimedOut(ServiceBusError):
     condition, status, is_retryable = "amqp:transaction:timeout", 408, False
 
 
-class TransactionInDoubt(ServiceBusError):
-    """Nobody knows yet whether the transaction is committed: it is carried out whole, or not."""
-
-    condition, status, is_retryable = "com.microsoft:timeout", 408, False
-
-
 class MessageSizeExceeded(ServiceBusError):
     """The message is larger than the entity takes."""
 
@@ -165,6 +161,12 @@ class OperationTimeout(ServiceBusError):
     """The operation did not end within its time: it may have been carried out, or not."""
 
     condition, status, is_retryable = "com.microsoft:timeout", 408, True
+
+
+class TransactionInDoubt(OperationTimeout):
+    """Nobody knows yet whether the transaction is committed: it is carried out whole, or not."""
+
+    is_retryable = False
 
 
 class InternalError(ServiceBusError):

@@ -350,6 +350,8 @@ async def test_what_is_in_no_transaction_calls_nothing_of_them(door: Door) -> No
     await transaction.settle((await client.receive())[0], Complete())
     await transaction.commit()
     await until(lambda: repr(door.namespace._reports) == "CarriedOutReports(0)")
+    await door.send("b")  # it is confirmed behind the report
+    await door.complete(*await client.receive())
     with Calls().of("/engine/transactions/", "/transaction_verbs.py") as found:
         await door.send(*map(str, range(10)))
         await door.complete(*await client.receive(10))
