@@ -70,6 +70,7 @@ ACCESS = frozenset({"issuer keys", "rules file"})
 """Work of a bridge that has a rules file."""
 
 ELSEWHERE = {
+    "bridge watch": "as `REPEATED`; runs while another bridge has pinned something here",
     "commit": "as `REPEATED`; runs until a leader has decided (test_transactions.py)",
     "inquiry": "as `REPEATED`; runs until a leader has answered (test_transactions.py)",
     "clients of sessions": "as `REPEATED`; runs while a client of the library has a session",
