@@ -46,36 +46,45 @@ LIFE_S = 10.0
 KEPT_BYTES_MAX = 1 << 20
 """Bytes that come between two reads of a stream, above which its reader ends."""
 
-READERS_MAX = 32
+READERS_MAX = 64
 """Readers that stand at a time; the one that was used first ends."""
 
 
 class StandingReader:
     """Reads the entries of some streams that are new since its last read."""
 
-    def __init__(self, channel: Channel, reads: Sequence[StreamRead], prefetch: int) -> None:
+    def __init__(
+        self, channel: Channel, reads: Sequence[StreamRead], prefetch: int, unacked: int
+    ) -> None:
         self._channel = channel
         self._prefetch = prefetch
+        self._unacked = unacked
         self._consumers = [_Consumer(channel, each, self.end) for each in reads]
         self._has_ended = False
         self._until_s = asyncio.get_running_loop().time() + LIFE_S
 
     @classmethod
     async def open(
-        cls, channels: HasChannels, reads: Sequence[StreamRead], *, prefetch: int
+        cls,
+        channels: HasChannels,
+        reads: Sequence[StreamRead],
+        *,
+        prefetch: int,
+        unacked: int = UNACKED,
     ) -> StandingReader:
-        """Return a reader that has read the streams to their ends, each from its own start.
+        """Return a reader that has read the streams, each from its own start, as `read` does.
 
         Args:
-            prefetch: how many entries of a stream RabbitMQ delivers at a time; above `UNACKED`.
+            prefetch: how many entries of a stream RabbitMQ delivers at a time.
+            unacked: how many deliveries of a stream are kept unacked at most; below `prefetch`.
 
         Raises:
             NotFound: a stream does not exist.
             BrokerSilent: a stream gives no entry within `EMPTY_S`.
             BrokerError: the channel ended.
         """
-        assert prefetch > UNACKED
-        reader = cls(await channels.channel(), reads, prefetch)
+        assert prefetch > unacked
+        reader = cls(await channels.channel(), reads, prefetch, unacked)
         try:
             await reader._begin()
         except BaseException:
@@ -93,13 +102,16 @@ class StandingReader:
     async def read(self) -> None:
         """Pass all entries to the streams' `take` that were confirmed before this call.
 
+        What comes of a stream behind an entry whose `take` returns True is for the next read.
+
         Raises:
             BrokerError: the channel ended.
         """
         try:
             for each in self._consumers:
                 each.take_kept()
-                each.ack()
+                if not each.is_enough:
+                    each.ack()
             await self._read_on()
         except BaseException:
             self.abandon()
@@ -118,7 +130,7 @@ class StandingReader:
     async def _read_on(self) -> None:
         """Read until an answer of RabbitMQ comes behind no more entries."""
         consumers = self._channel.consumers
-        while True:
+        while not all(each.is_enough for each in self._consumers):
             before = [each.count for each in self._consumers]
             self._ack_surplus()
             await consumers.qos(self._prefetch)
@@ -134,7 +146,7 @@ class StandingReader:
             self._channel.consumers.ack_all()
             return
         for each in self._consumers:
-            while len(each.unacked) > UNACKED:
+            while len(each.unacked) > self._unacked:
                 each.ack()
 
     def end(self) -> None:
@@ -153,7 +165,7 @@ class StandingReader:
 
 
 class _Consumer:
-    """A consumer of one stream; from its begin to `pause` it passes on what comes.
+    """A consumer of one stream; from its begin to `pause` it passes on what comes until enough.
 
     Args:
         on_many: called when more has come between reads than is kept.
@@ -162,6 +174,7 @@ class _Consumer:
         came: set by the first delivery.
         count: the deliveries so far.
         unacked: the tags of those that are not acked.
+        is_enough: the last entry of this read has come.
     """
 
     def __init__(self, channel: Channel, read: StreamRead, on_many: Callable[[], None]) -> None:
@@ -170,8 +183,9 @@ class _Consumer:
         self.unacked: deque[int] = deque()
         self._channel = channel
         self._on_many = on_many
-        self._is_passing = True
-        self._kept: list[Delivery] = []
+        self.is_enough = False
+        self._is_reading = True
+        self._kept: deque[Delivery] = deque()
         self._kept_bytes = 0
         self._tag = ""
         self._has_ended = False
@@ -180,7 +194,7 @@ class _Consumer:
 
     @property
     def is_usable(self) -> bool:
-        return bool(self.unacked) and not self._has_ended
+        return bool(self.unacked) and not self._has_ended and self._kept_bytes <= KEPT_BYTES_MAX
 
     async def consume(self) -> None:
         self._tag = await self._channel.consumers.consume(
@@ -196,14 +210,15 @@ class _Consumer:
 
     def take_kept(self) -> None:
         """Pass on what has come since the last read, and what comes from now on."""
-        self._is_passing = True
-        kept, self._kept, self._kept_bytes = self._kept, [], 0
-        for each in kept:
-            self._pass_on(each)
+        self._is_reading, self.is_enough = True, False
+        while self._kept and not self.is_enough:
+            delivery = self._kept.popleft()
+            self._kept_bytes -= _size_bytes(delivery)
+            self._pass_on(delivery)
 
     def pause(self) -> None:
         """Keep what comes from now on; raises the error of a failed `take`."""
-        self._is_passing = False
+        self._is_reading = False
         if self._error is not None:
             raise self._error
 
@@ -219,12 +234,12 @@ class _Consumer:
         if self._has_ended:
             return
         self.unacked.append(delivery.tag)
-        if self._is_passing:
+        if self._is_reading and not self.is_enough:
             self._pass_on(delivery)
             return
         self._kept.append(delivery)
-        self._kept_bytes += len(delivery.properties) + len(delivery.body)
-        if self._kept_bytes > KEPT_BYTES_MAX:
+        self._kept_bytes += _size_bytes(delivery)
+        if self._kept_bytes > KEPT_BYTES_MAX and not self._is_reading:
             self._on_many()
 
     def _pass_on(self, delivery: Delivery) -> None:
@@ -232,12 +247,16 @@ class _Consumer:
         if entry is None or self._error is not None:
             return
         try:
-            self.read.take(entry)
+            self.is_enough = self.read.take(entry)
         except Exception as error:
-            self._error = error
+            self._error, self.is_enough = error, True
 
     def _on_cancel(self, tag: str) -> None:
         self._has_ended = True
+
+
+def _size_bytes(delivery: Delivery) -> int:
+    return len(delivery.properties) + len(delivery.body)
 
 
 class StandingReaders:
@@ -262,19 +281,23 @@ class StandingReaders:
         return None
 
     def put(self, key: Hashable, reader: StandingReader) -> None:
-        """Let a reader stand until the next read, or `IDLE_S`."""
-        self._end(key)
+        """Let a reader stand until the next read, or `IDLE_S`; one that is not usable ends."""
+        self.end(key)
+        if not reader.is_usable:
+            reader.end()
+            return
         if len(self._standing) >= READERS_MAX:
-            self._end(next(iter(self._standing)))
-        timer = asyncio.get_running_loop().call_later(IDLE_S, partial(self._end, key))
+            self.end(next(iter(self._standing)))
+        timer = asyncio.get_running_loop().call_later(IDLE_S, partial(self.end, key))
         self._standing[key] = reader, timer
 
     def close(self) -> None:
         """End all."""
         for key in list(self._standing):
-            self._end(key)
+            self.end(key)
 
-    def _end(self, key: Hashable) -> None:
+    def end(self, key: Hashable) -> None:
+        """End the reader that was put here last, if it still stands."""
         found = self._standing.pop(key, None)
         if found is not None:
             reader, timer = found

@@ -20,7 +20,8 @@ from bridge.broker.streams.stream_reader import FIRST, OFFSET, StreamEntry, at, 
 from bridge.engine import texts
 from bridge.engine.api import Received
 from bridge.engine.browse.dead_letter_looks import DeadHeld, DeadLetterLooks, LookThrough
-from bridge.engine.browse.journal_scan import STOP, JournalScan, reserved_number
+from bridge.engine.browse.journal_read import STOP
+from bridge.engine.browse.journal_scan import JournalScan, reserved_number
 from bridge.engine.browse.page import Page
 from bridge.engine.browse.unrecorded_settlements import HeldCount, Listed, UnrecordedSettlements
 from bridge.engine.browse.view import BrowseView, Copy
@@ -212,7 +213,7 @@ class Browsing:
             page.end_at(number)
             return STOP
 
-        await view.journal.scan(numbers.next_active(start), take, prefetch=page.prefetch)
+        await view.journal.scan_page(numbers.next_active(start), take, prefetch=page.prefetch)
 
     async def _whole(self, page: Page, view: BrowseView, start: int) -> None:
         """Read the whole journal of a partitioned queue: it is not in the order of its numbers."""

@@ -8,12 +8,21 @@ stands behind higher numbers. It is found when the read reaches its second entry
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from bridge.broker.connection.address import HasChannels
 from bridge.broker.errors import BrokerSilent
-from bridge.broker.streams.stream_reader import FIRST, LAST, StreamEntry, at, read_stream
+from bridge.broker.streams.standing_reader import StandingReader, StandingReaders
+from bridge.broker.streams.stream_reader import (
+    FIRST,
+    LAST,
+    StreamEntry,
+    StreamRead,
+    at,
+    read_stream,
+)
+from bridge.engine.browse.journal_read import STOP, JournalRead, ReadEnd, RowOfPages, Take
 from bridge.machine.browse.anchors import Anchors
 from bridge.machine.browse.entity_messages import number_of
 from bridge.wire import headers
@@ -24,9 +33,6 @@ from bridge.wire.stamp import read_waiting
 FAR = 300
 """The distance in numbers from the wanted one above which a new estimate replaces reading on."""
 
-TRUNCATED = 64
-"""A read that begins more offsets than this behind the requested one has the oldest entry."""
-
 NEW_MAX = 16
 """The end is looked for behind the last known entry up to so many; the last chunk may have
 thousands."""
@@ -34,25 +40,13 @@ thousands."""
 FIRST_S = 10.0
 """How long the journal's first number is taken for right; RabbitMQ drops whole segments, seldom."""
 
-STOP = -1
-
-Take = Callable[[int, StreamEntry], int]
-"""Takes a number and its entry; returns the next number that is wanted, or `STOP`."""
-
-
-class _Outcome(Enum):
-    END = "the journal ends"
-    STOPPED = "it was enough"
-    BACK = "begun behind the number"
-    FAR = "begun far before it"
-    SKIP = "what is wanted next is far ahead"
-
 
 class JournalScan:
     """Reads one journal.
 
     Args:
         reader: the subscription's reader, whose numbers count; `None`: the journal's own numbers.
+        standing: where the reader of a page stands until the next page; `None`: it ends.
         has_entries: whether the journal is known to have entries.
         on_gap: called with each gap in the numbers that count, as often as it is read.
 
@@ -66,10 +60,13 @@ class JournalScan:
         stream: str,
         reader: Reader | None,
         *,
+        standing: StandingReaders | None = None,
         has_entries: bool = False,
         on_gap: Callable[[Gap], None] | None = None,
     ) -> None:
         self._connection = connection
+        self._standing = standing
+        self._row: RowOfPages | None = None
         self._stream = stream
         self._reader = reader
         self._on_gap = on_gap
@@ -126,6 +123,52 @@ class JournalScan:
         while wanted != STOP:
             wanted = await self._scan(wanted, take, prefetch)
 
+    async def scan_page(self, start: int, take: Take, *, prefetch: int) -> None:
+        """Do as `scan`; a page that begins shortly behind the last one goes on with its reader.
+
+        Raises:
+            BrokerError: likewise.
+        """
+        wanted, row, reader = start, self._row, None
+        self._row = None
+        if row is not None and self._standing is not None:
+            if row.prefetch == prefetch and row.number < start <= row.number + FAR:
+                reader = self._standing.take(row)
+            else:
+                self._standing.end(row)
+        if row is not None and reader is not None:
+            wanted = await self._go_on(row, reader, wanted, take)
+        while wanted != STOP:
+            wanted = await self._scan(wanted, take, prefetch, is_page=True)
+
+    async def _go_on(self, row: RowOfPages, reader: StandingReader, wanted: int, take: Take) -> int:
+        """Read the next page of a row; return the number to go on from elsewhere, or `STOP`."""
+        row.read = JournalRead(self, row.end, wanted, take, may_estimate=True, is_behind=True)
+        await reader.read()
+        return self._keep(row, reader)
+
+    async def _begin_row(self, start: int, read: JournalRead, prefetch: int) -> None:
+        """Read a page with a reader that may stand until the next one."""
+        row = RowOfPages(read, prefetch)
+        reads = (StreamRead(self._stream, at(start), row.take),)
+        with self._forgetting():
+            reader = await StandingReader.open(
+                self._connection, reads, prefetch=prefetch, unacked=1
+            )
+        self._keep(row, reader)
+
+    def _keep(self, row: RowOfPages, reader: StandingReader) -> int:
+        """Let a page's reader stand; return the number to go on from, or `STOP`."""
+        read = row.read
+        row.number = max(row.number, read.number)
+        if read.outcome in (ReadEnd.STOPPED, ReadEnd.END) and row.number >= 0:
+            self._row = row
+            if self._standing is not None:
+                self._standing.put(row, reader)
+            return STOP
+        reader.end()
+        return read.wanted
+
     async def scan_reserved(
         self, numbers: set[int], take: Callable[[int, StreamEntry], None]
     ) -> None:
@@ -148,23 +191,26 @@ class JournalScan:
 
         await self._read(at(self._anchors.floor(min(numbers)) or 0), on_entry)
 
-    async def _scan(self, wanted: int, take: Take, prefetch: int) -> int:
+    async def _scan(self, wanted: int, take: Take, prefetch: int, *, is_page: bool = False) -> int:
         """Read from one place; return the number to go on from, or `STOP`."""
         if not len(self._anchors) and await self.bounds() is None:
             return STOP
         start, step, may_estimate = await self._place(wanted), 16, True
         while True:
-            read = _Read(self, start, wanted, take, may_estimate=may_estimate)
-            await self._read(at(start), read.on_entry, prefetch=prefetch)
-            if read.outcome is _Outcome.SKIP:
+            read = JournalRead(self, start, wanted, take, may_estimate=may_estimate)
+            if is_page and self._standing is not None:
+                await self._begin_row(start, read, prefetch)
+            else:
+                await self._read(at(start), read.on_entry, prefetch=prefetch)
+            if read.outcome is ReadEnd.SKIP:
                 return read.wanted
             # Behind a gap, whose many numbers have one entry, an estimate is behind the number.
             is_behind = not read.is_placed and start > (self._anchors.floor(wanted) or 0)
-            if read.outcome is _Outcome.BACK or is_behind:
+            if read.outcome is ReadEnd.BACK or is_behind:
                 start = max(min(self._estimate(wanted), start - step), 0)
                 step *= 4
                 may_estimate = False  # the estimate has led behind the number, and would again
-            elif read.outcome is _Outcome.FAR:
+            elif read.outcome is ReadEnd.FAR:
                 better = min(self._estimate(wanted) - 2, self.end)
                 may_estimate = better > start
                 start = max(better, start)
@@ -175,7 +221,7 @@ class JournalScan:
         self, start: tuple[str, object], take: Callable[[StreamEntry], bool], *, prefetch: int = 250
     ) -> None:
         may_be_empty = not self.has_entries
-        try:
+        with self._forgetting():
             await read_stream(
                 self._connection,
                 self._stream,
@@ -184,6 +230,11 @@ class JournalScan:
                 prefetch=prefetch,
                 may_be_empty=may_be_empty,
             )
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        try:
+            yield
         except BrokerSilent:
             # The journal may have been deleted and made again: its offsets begin anew.
             self._anchors.forget()
@@ -291,50 +342,3 @@ def reserved_number(entry: StreamEntry) -> int:
         return read_waiting(entry.properties)[0]
     except ValueError:
         return -1
-
-
-class _Read:
-    """One read of the journal from one offset; `outcome` says why it ended.
-
-    Attributes:
-        wanted: the lowest number to give to `take` next.
-        is_placed: the read has come upon a number.
-    """
-
-    def __init__(
-        self, scan: JournalScan, start: int, wanted: int, take: Take, *, may_estimate: bool
-    ) -> None:
-        self._scan = scan
-        self._start = start
-        self.wanted = wanted
-        self._take = take
-        self._may_estimate = may_estimate
-        self._is_oldest = start == 0
-        self._is_begun = False
-        self.is_placed = False
-        self.outcome = _Outcome.END
-
-    def on_entry(self, entry: StreamEntry) -> bool:
-        if not self._is_begun:
-            self._is_begun = True
-            self._is_oldest = self._is_oldest or entry.offset > self._start + TRUNCATED
-        number = self._scan.see(entry)
-        if number < 0:
-            return False
-        if not self.is_placed:
-            self.is_placed = True
-            if number > self.wanted and not self._is_oldest:
-                return self._end(_Outcome.BACK)
-            if self._may_estimate and self._scan.is_far(self.wanted, number, entry.offset):
-                return self._end(_Outcome.FAR)
-        if number < self.wanted:
-            return False
-        self.wanted = self._take(number, entry)
-        if self.wanted == STOP:
-            return self._end(_Outcome.STOPPED)
-        is_far = self._scan.is_far(self.wanted, number, entry.offset)
-        return is_far and self._end(_Outcome.SKIP)
-
-    def _end(self, outcome: _Outcome) -> bool:
-        self.outcome = outcome
-        return True

@@ -23,7 +23,7 @@ from bridge.background.tasks import Tasks
 from bridge.broker.errors import BrokerError
 from bridge.broker.ready_counts import ReadyCounts
 from bridge.broker.streams.stream_reader import StreamEntry
-from bridge.engine.browse.journal_scan import STOP
+from bridge.engine.browse.journal_read import STOP
 from bridge.engine.browse.view import BrowseView
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections

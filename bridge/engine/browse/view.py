@@ -145,6 +145,7 @@ class BrowseView:
             services.connections.looking,
             names.journal(front),
             self.reader,
+            standing=services.connections.standing,
             on_gap=self.active.numbers.pass_over,
         )
         moved = StreamTail(services, names.moved(front), self._take_moved)

@@ -19,7 +19,8 @@ from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.pool import ConnectionLease
 from bridge.broker.errors import BrokerSilent
 from bridge.broker.streams.stream_reader import OFFSET, StreamEntry, find_own
-from bridge.engine.browse.journal_scan import STOP, JournalScan
+from bridge.engine.browse.journal_read import STOP
+from bridge.engine.browse.journal_scan import JournalScan
 from bridge.machine.browse.entity_messages import expires_ms, is_active_entry
 from bridge.machine.inbox.left_out import Missed, as_missed
 from bridge.machine.ranges import Ranges
