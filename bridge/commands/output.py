@@ -11,12 +11,13 @@ import json
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bridge.commands.errors import Declined, WrongInput
 from bridge.commands.interruption import Interruption
+from bridge.commands.progress_lines import ProgressLines
 from bridge.commands.terminal import QUIET_S, answer, can_ask, confirmed, is_coloured
 
 if TYPE_CHECKING:  # of the extra `tools`: imported for the first table
@@ -213,7 +214,9 @@ class Output:
             raise Declined("Nothing was done.")
 
     @contextmanager
-    def progress(self, total: int | None, text: str) -> Iterator[Progress]:
+    def progress(
+        self, total: int | None, text: str, *, in_lines: bool = False
+    ) -> Iterator[Progress]:
         """Show how far the work is, with the time that remains, once it lasts above a second.
 
         The bar appears only where standard error is a terminal, below all that is written
@@ -222,10 +225,12 @@ class Output:
         Args:
             total: the number of steps; None for a number that is not known.
             text: what is being done, such as "reading subscriptions".
+            in_lines: elsewhere a line is written every ten seconds: the work may take hours.
         """
         progress = Progress(total)
         if not self._stderr.isatty():
-            yield progress
+            with ProgressLines(progress, text, self.say) if in_lines else nullcontext():
+                yield progress
             return
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
@@ -305,7 +310,7 @@ def cell(value: object) -> str:
         case int():
             return f"{value:,}"
         case datetime():
-            return _time(value)
+            return time_text(value)
         case str():
             return visible(value)
     return visible(json.dumps(value, ensure_ascii=False, default=_json_value))
@@ -313,13 +318,13 @@ def cell(value: object) -> str:
 
 def _json_value(value: object) -> Any:
     if isinstance(value, datetime):
-        return _time(value)
+        return time_text(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode(errors="backslashreplace")
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def _time(value: datetime) -> str:
+def time_text(value: datetime) -> str:
     """Return a time in UTC, to the millisecond."""
     text = value.astimezone(UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
