@@ -93,7 +93,7 @@ class _WayBack:
 
         if unfit := unfit_as_target(self._target.name, await self._sides.to_target.server_id()):
             raise WrongInput(unfit)
-        async with MigrationLease(self._sides, self._output, asked) as lease:
+        async with MigrationLease(self._sides, self._output, asked, "back") as lease:
             return await self._run(lease, asked)
 
     async def _run(self, lease: MigrationLease, asked: asyncio.Event) -> int:

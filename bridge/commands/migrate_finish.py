@@ -16,6 +16,7 @@ from bridge.commands.parser import Commands, add_command
 
 if TYPE_CHECKING:
     from bridge.commands.migration_emptying import SourceEmptying, SourceLook
+    from bridge.commands.migration_lease import MigrationLease
     from bridge.model import entity as model
     from bridge.operations.migration.last_copied import LastCopied
 
@@ -45,18 +46,25 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """See that the source has nothing new, ask, and remove what it has."""
+    from bridge.commands.migration_lease import MigrationLease
+
     async with ConnectedSides.connected(arguments) as sides:
         with output.interruption.deferred() as asked:
-            return await _Finish(output, sides).run(arguments.entity, arguments.yes, asked)
+            await sides.check_target()
+            async with MigrationLease(sides, output, asked, "finish") as lease:
+                finish = _Finish(output, sides, lease)
+                return await finish.run(arguments.entity, arguments.yes, asked)
 
 
 class _Finish:
     """One run."""
 
-    def __init__(self, output: Output, sides: ConnectedSides) -> None:
+    def __init__(self, output: Output, sides: ConnectedSides, lease: MigrationLease) -> None:
         from bridge.commands.migration_record import CopyRecord
 
         self._output = output
+        self._sides = sides
+        self._lease = lease
         self._source, self._target = sides.source, sides.target
         self._at_source, self._at_target = sides.at_source, sides.at_target
         self._here, self._there = sides.from_source, sides.to_target
@@ -69,12 +77,12 @@ class _Finish:
 
         output, name = self._output, self._source.address.namespace
         entities, copied = await self._meant(patterns)
-        with output.progress(None, "looking at the source") as progress:
+        with output.progress(None, "looking at the source", in_lines=True) as progress:
             work = [
                 SourceEmptying(self._here, each, copied[each.path.lower()], progress)
                 for each in entities
             ]
-            looks = [await each.look(asked) for each in work]
+            looks = [await each.look(asked, progress) for each in work]
             states = [
                 text
                 for each, found in zip(work, looks, strict=True)
@@ -94,9 +102,10 @@ class _Finish:
             name,
             yes,
         )
+        await self._lease.check()  # who was asked may have taken long
         await self._check_again(patterns, entities, copied)
         left = []
-        with output.progress(total, "removing") as progress:
+        with output.progress(total, "removing", in_lines=True) as progress:
             for each in work:
                 each.reports_to(progress)
                 left.append(await each.empty(asked))
@@ -114,15 +123,18 @@ class _Finish:
         """
         from bridge.commands.migration_holding import holds
         from bridge.commands.migration_sides import SideReading, chosen
+        from bridge.operations.migration.closed_source import refused_removal
         from bridge.operations.migration.copy_effects import CopyStopped
         from bridge.operations.migration.last_copied import not_copied
 
         output = self._output
         with output.progress(None, "reading definitions") as progress:
             source = SideReading(self._at_source, progress)
-            here = (await source.side()).by_path()
+            side = await source.side()
+            here = side.by_path()
             target = SideReading(self._at_target, progress)
             there = (await target.side()).by_path()
+        self._sides.say_left_out(output, source.kinds)
         meant = chosen(source.kinds, patterns)
         if not meant:
             raise WrongInput(f"{self._source.name!r} has no such entity.")
@@ -141,6 +153,11 @@ class _Finish:
                 "Nothing was removed: name the entities that `busbridge migrate run` has copied, "
                 "and that the target has as they were then."
             )
+        sides = ((path, here[path]) for path in sorted(meant))
+        closed = [(path, refused_removal(each, side.of(path))) for path, each in sides]
+        if told := [f"{path}: {why}" for path, why in closed if why]:
+            output.say_some("cannot be removed", told)
+            raise CommandError("Nothing was removed.")
         if told := _come_back(meant, there):
             output.say_some("has come back", told)
             raise CommandError(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 from bridge.commands.clock import now_ms
 from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
-from bridge.commands.migrate_plan import unfit_as_target
 from bridge.commands.migration_connection import ConnectedSides, renumbering_name
 from bridge.commands.migration_options import add_renumber, add_sides
 from bridge.commands.output import Output, Progress
 from bridge.commands.parser import Commands, add_command, add_yes
 
 if TYPE_CHECKING:
+    from bridge.commands.migration_lease import MigrationLease
     from bridge.model import entity as model
     from bridge.operations.migration.plan import MigrationPlan, MigrationSide
 
@@ -78,9 +78,13 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             "--give-up is for runs with --renumber: after any other delete the entities at the "
             "target."
         )
+    from bridge.commands.migration_lease import MigrationLease
+
     async with ConnectedSides.connected(arguments) as sides:
         with output.interruption.deferred() as asked:
-            return await _Migration(arguments, output, sides).run(asked)
+            await sides.check_target()
+            async with MigrationLease(sides, output, asked, "run") as lease:
+                return await _Migration(arguments, output, sides).run(lease, asked)
 
 
 class _Migration:
@@ -97,7 +101,7 @@ class _Migration:
         self._renumbers: bool = arguments.renumber
         self._run = renumbering_name(sides.source) if arguments.renumber else sides.run
 
-    async def run(self, asked: asyncio.Event) -> int:
+    async def run(self, lease: MigrationLease, asked: asyncio.Event) -> int:
         """Return the exit code."""
         from bridge.commands.migration_copies import EntityCopies
         from bridge.commands.migration_copying import CopySides
@@ -106,25 +110,25 @@ class _Migration:
         from bridge.operations.migration import order
         from bridge.operations.migration.run_mark import mark_name
 
-        if unfit := unfit_as_target(self._target.name, await self._sides.to_target.server_id()):
-            raise WrongInput(unfit)
         here, meant = await self._read_source()
         units = [each for each in order.copied(here.namespace) if each.path.lower() in meant]
         mark = VerifiedMark(self._at_target, mark_name(self._run, self._arguments.entity), meant)
         found = await mark.find()
         there, created = await self._sides.read_target(self._output, here, meant)
         if self._arguments.give_up:
-            return await self._give_up(units, meant, created)
+            return await self._give_up(units, meant, created, lease)
         due_after_ms, total = 0, None
         before, empty = here, frozenset[str]()
         if found is not None:
             mark.check(found, created, self._output)
+            self._check_open(here, meant)
         else:
             made = self._plan(here, there, meant)
             self._output.confirm(
                 f"{self._target.name} gets {len(units):,} queues and topics of {self._source.name} "
                 f"with {made.time.messages:,} messages. All that sends and receives is stopped?"
             )
+            await lease.check()  # who was asked may have taken long
             if (still := await self._still(here, meant, asked)) is None:
                 return self._stopped()
             before = still
@@ -151,6 +155,7 @@ class _Migration:
         units: Sequence[model.Queue | model.Topic],
         meant: set[str],
         created: Mapping[str, str],
+        lease: MigrationLease,
     ) -> int:
         """End the holds.
 
@@ -176,6 +181,7 @@ class _Migration:
             f"The holds at {self._target.name} end, with copies there that the source has, too. "
             "All that receives there is stopped?"
         )
+        await lease.check()
         places = [places_of(unit, lambda path: path.lower() in meant, self._run) for unit in units]
         try:
             await give_up(self._sides.to_target, self._run, places, self._target.name, self._output)
@@ -212,6 +218,16 @@ class _Migration:
             self._output, self._arguments.entity, "is copied"
         )
         return here, meant
+
+    def _check_open(self, here: MigrationSide, meant: set[str]) -> None:
+        """See that the source's status lets a run come to its end; raises CommandError."""
+        from bridge.operations.migration.closed_source import refused_copy
+
+        sides = ((path, each) for path, each in here.by_path().items() if path in meant)
+        refused = [(path, refused_copy(each, here.of(path))) for path, each in sides]
+        if told := [f"{path}: {why}" for path, why in refused if why]:
+            self._output.say_some("refused", told)
+            raise CommandError("Nothing was changed.")
 
     def _plan(self, here: MigrationSide, there: MigrationSide, meant: set[str]) -> MigrationPlan:
         """Return the plan; what a killed run has copied is no refusal.

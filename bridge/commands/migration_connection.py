@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from bridge.commands.errors import WrongInput
-from bridge.commands.migrate_plan import names_at_target
+from bridge.commands.migrate_plan import names_at_target, unfit_as_target
 from bridge.commands.migration_options import sides_of
 from bridge.commands.output import Output
 from bridge.commands.target import NamespaceLogin
@@ -34,6 +34,7 @@ class ConnectedSides:
     at_target: RemoteAdministration
     from_source: RemoteNamespace
     to_target: RemoteNamespace
+    _said: set[str] = field(default_factory=lambda: {""})
 
     @classmethod
     @asynccontextmanager
@@ -62,6 +63,19 @@ class ConnectedSides:
         """The name of the run that copies: the same for the same source, whoever begins it."""
         return run_name(self.source)
 
+    async def check_target(self) -> None:
+        """See that the target can be one; raises WrongInput, RemoteError."""
+        if unfit := unfit_as_target(self.target.name, await self.to_target.server_id()):
+            raise WrongInput(unfit)
+
+    def say_left_out(self, output: Output, paths: Iterable[str]) -> None:
+        """Say once which of the source's queues are migrations' own."""
+        from bridge.commands.migration_sides import own_queues_said
+
+        if (text := own_queues_said(paths)) not in self._said:
+            self._said.add(text)
+            output.say(text)
+
     async def read_source(
         self, output: Output, patterns: Sequence[str], is_moved: str, *, may_lack: bool = False
     ) -> tuple[MigrationSide, set[str], dict[str, str]]:
@@ -79,6 +93,7 @@ class ConnectedSides:
         with output.progress(None, "reading definitions") as progress:
             reading = SideReading(self.at_source, progress)
             side = await reading.side()
+        self.say_left_out(output, reading.kinds)
         meant = chosen(reading.kinds, patterns)
         if not meant and not may_lack:
             raise WrongInput(f"{self.source.name!r} has no such entity.")
@@ -97,13 +112,11 @@ class ConnectedSides:
             patterns: queues and topics that are read, too, as '*'.
         """
         from bridge.commands.migration_sides import SideReading, chosen
-        from bridge.operations.migration.run_mark import OWN_PREFIX
 
         names = names_at_target(here, meant)
 
         def is_wanted(name: str) -> bool:
-            is_own = name.lower().startswith(OWN_PREFIX)
-            is_chosen = bool(patterns) and not is_own and bool(chosen((name,), patterns))
+            is_chosen = bool(patterns) and bool(chosen((name,), patterns))
             return is_chosen or name.lower() in names
 
         with output.progress(None, "reading definitions") as progress:

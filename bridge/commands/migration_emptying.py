@@ -116,12 +116,18 @@ class SourceEmptying:
         """Tell another progress of what is removed from now on."""
         self._progress = progress
 
-    async def look(self, asked: asyncio.Event) -> SourceLook:
-        """Return what it has, as far as it was read when a signal comes; raises RemoteError."""
+    async def look(self, asked: asyncio.Event, progress: Progress | None = None) -> SourceLook:
+        """Return what it has, as far as it was read when a signal comes; raises RemoteError.
+
+        Args:
+            progress: is told of each message that was looked at.
+        """
         found = SourceLook()
         for path, is_dead in places(self.entity.path, is_topic=self._is_topic):
             management = self._namespace.management_of(path)
             async for page in pages(management, asked):
+                if progress is not None:
+                    progress.advance(len(page))
                 for each in page:
                     number, state = int(each.sequence_number or 0), state_of(each, is_dead=is_dead)
                     if not self._copied.has(number):

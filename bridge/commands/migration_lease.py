@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+import os
+import socket
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
 from bridge.background.tasks import Tasks
 from bridge.commands.clock import now_ms
 from bridge.commands.errors import CommandError
-from bridge.commands.output import Output
+from bridge.commands.output import Output, time_text
 from bridge.model.properties import EntityKind
 from bridge.operations.migration.run_mark import LEASE_PREFIX
 from bridge.relay.running.session_lock import CANNOT_BE_LOCKED, SessionLock
@@ -23,12 +27,15 @@ if TYPE_CHECKING:
 
 SESSION: Final = "command"
 
-LOCK: Final = "PT10S"
+LOCK_S: Final = 10
 
 TAKE_S: Final = 15.0
 """For how long it is asked for: what a killed command had ends within its lock's duration."""
 
 AGAIN_S: Final = 0.5
+
+METADATA_MAX: Final = 1_024
+"""Characters of UserMetadata."""
 
 _MADE_BEFORE: Final = "com.microsoft:entity-already-exists"
 
@@ -40,12 +47,18 @@ class MigrationLease:
     that is lost, as the target is started again, is taken anew; where another command has taken it
     meanwhile, this one stops.
 
+    Whoever finds it taken is told by whom: its queue says so.
+
     Args:
         asked: is set when the command has to stop.
+        verb: which command it is, such as "run".
     """
 
-    def __init__(self, sides: ConnectedSides, output: Output, asked: asyncio.Event) -> None:
+    def __init__(
+        self, sides: ConnectedSides, output: Output, asked: asyncio.Event, verb: str
+    ) -> None:
         self._sides = sides
+        self._holder = f"`busbridge migrate {verb}` of {_user()} on {socket.gethostname()}"
         self._output = output
         self._asked = asked
         self._name = f"{LEASE_PREFIX}{sides.run.partition('-')[2]}"
@@ -79,6 +92,8 @@ class MigrationLease:
 
     async def _begin(self, within_s: float) -> None:
         session = await self._taken(within_s)
+        with suppress(RemoteError):  # it is for people
+            await self._say_who()
         self._lock = SessionLock(session, now_ms, lambda error: None)
         self._tasks.start(self._watch(self._lock), name="lease of a migration")
 
@@ -103,13 +118,31 @@ class MigrationLease:
                     if not is_another:
                         raise
                     raise CommandError(
-                        "Another command of this migration is at work: wait until it has ended. "
-                        "This one has changed nothing more."
+                        f"{await self._who()} is at work between these namespaces. Wait until it "
+                        "has ended, or end it, and give this command again: it has changed nothing "
+                        f"more. A command that was killed stands in the way for {LOCK_S} s at most."
                     ) from None
             await asyncio.sleep(AGAIN_S)
 
+    async def _say_who(self) -> None:
+        found = await self._sides.at_target.get("Queue", self._name)
+        since = time_text(datetime.now(UTC))
+        text = f"{self._holder}, process {os.getpid()}, since {since}"
+        changed = found.changed({"UserMetadata": text[:METADATA_MAX]})
+        await self._sides.at_target.update("Queue", changed, self._name)
+
+    async def _who(self) -> str:
+        """Return who has it, as a sentence begins."""
+        with suppress(RemoteError):
+            found = await self._sides.at_target.get("Queue", self._name)
+            if text := found.description.text_of("UserMetadata"):
+                return text
+        return "Another command of this migration"
+
     async def _make(self) -> None:
-        node = entity_node(EntityKind.QUEUE, {"LockDuration": LOCK, "RequiresSession": "true"})
+        node = entity_node(
+            EntityKind.QUEUE, {"LockDuration": f"PT{LOCK_S}S", "RequiresSession": "true"}
+        )
         try:
             await self._sides.at_target.create("Queue", node, self._name)
         except RemoteError as error:
@@ -129,3 +162,10 @@ class MigrationLease:
             self._lock = None
             self._output.say(str(error))
             self._asked.set()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user has no name
+        return f"user {os.getuid()}"

@@ -11,6 +11,7 @@ from bridge.commands.output import Progress
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.operations.migration.plan import MigrationSide
+from bridge.operations.migration.run_mark import is_own
 from bridge.operations.migration.state_counts import StateCounts, told
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.entity import RemoteEntity
@@ -121,10 +122,23 @@ class SideReading:
 def chosen(paths: Iterable[str], patterns: Sequence[str]) -> set[str]:
     """Return the paths that are meant, in lower case; with a topic's its subscriptions'.
 
+    None is a queue that a migration has made for itself.
+
     Args:
         patterns: as 'orders*'; none: all.
     """
-    lower = [path.lower() for path in paths]
+    lower = [path.lower() for path in paths if not is_own(path)]
     wanted = [each.lower() for each in patterns] or ["*"]
     found = {path for path in lower if any(fnmatchcase(path, each) for each in wanted)}
     return found | {path for path in lower if path.partition("/subscriptions/")[0] in found}
+
+
+def own_queues_said(paths: Iterable[str]) -> str:
+    """Return a sentence about the queues of migrations' own at a source; "" if it has none."""
+    own = sorted(path for path in paths if is_own(path))
+    if not own:
+        return ""
+    return (
+        f"{', '.join(own)}: left out. Migrations into this namespace have made "
+        f"{'it' if len(own) == 1 else 'them'} for themselves."
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import subprocess
 import sys
 from typing import Any
@@ -159,7 +160,8 @@ def test_no_two_ways_back_share_a_hold(bridges: tuple[Bridge, Bridge], migrate: 
         eventually(is_held, "the first one holds it")
         said = migrate("back", "twice", "--return")
         assert said.code == 1
-        assert "Another command of this migration is at work" in said.err
+        assert f"`busbridge migrate back` of {getpass.getuser()} on " in said.err
+        assert f", process {process.pid}, since 20" in said.err
         assert is_held()
     finally:
         killed(process)

@@ -316,8 +316,8 @@ def test_a_terminal_asks_and_shows_a_table(
     check_moved(bridges, "shown", before)
 
 
-def marks(target: Bridge) -> list[str]:
-    """The marks of runs at the target."""
+def marks(target: Bridge, prefix: str = "busbridge-migrate-") -> list[str]:
+    """The marks of runs at the target, or other queues of migrations' own."""
 
     async def found() -> list[str]:
         credential = credential_in(target.connection_string)
@@ -325,9 +325,7 @@ def marks(target: Bridge) -> list[str]:
         address = RemoteAddress.of(target.connection_string)
         async with RemoteAdministration(address, credential) as administration:
             return [
-                each.name
-                async for each in administration.queues()
-                if each.name.startswith("busbridge-migrate-")
+                each.name async for each in administration.queues() if each.name.startswith(prefix)
             ]
 
     return asyncio.run(found())

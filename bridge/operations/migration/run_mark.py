@@ -21,6 +21,11 @@ RECORD_PREFIX: Final = "busbridge-migrated-"
 """How the name begins of the target's queue that says what was copied."""
 
 
+def is_own(path: str) -> bool:
+    """Whether a queue is one that a migration made for itself: it is part of none."""
+    return path.lower().startswith(OWN_PREFIX)
+
+
 @dataclass(frozen=True, slots=True)
 class FoundMark:
     """A mark that the target has.
