@@ -51,7 +51,8 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Write the plan; DIFFERENCES when something stands against it."""
-    from bridge.commands.migration_sides import SideReading, chosen
+    from bridge.commands.migration_holders import target_holds
+    from bridge.commands.migration_sides import SideReading, chosen, own_queues_said
     from bridge.operations.migration import plan
     from bridge.remote.administration import RemoteAdministration
     from bridge.remote.namespace import RemoteNamespace
@@ -67,11 +68,21 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         with output.progress(None, "reading definitions") as progress:
             reading = SideReading(at_source, progress)
             here = await reading.side()
+            if left_out := own_queues_said(reading.kinds):
+                output.say(left_out)
             meant = chosen(reading.kinds, arguments.entity)
             if not meant:
                 raise WrongInput(f"{source.name!r} has no such entity.")
             names = names_at_target(here, meant)
-            there = await SideReading(at_target, progress).side(lambda name: name.lower() in names)
+            every: list[str] = []
+
+            def is_wanted(name: str) -> bool:
+                every.append(name)
+                return name.lower() in names
+
+            there = await SideReading(at_target, progress).side(is_wanted)
+            paths = [] if unfit else [path for path in there.by_path() if path in meant]
+            holds = await target_holds(other, source, target, paths, every)
         looks = _Looks(namespace, here, meant, output)
         if not await looks.look(looks_at_all=arguments.peek):
             output.say("Stopped; nothing was changed: give the same command again.")
@@ -86,6 +97,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         measured_per_s=looks.measured_per_s,
         unfit=unfit,
         renumbers=arguments.renumber,
+        holds=holds,
     )
     _write(made, looks, source, target, output)
     return ExitCode.DIFFERENCES if made.count("refusal") else ExitCode.DONE
@@ -163,7 +175,7 @@ class _Looks:
             if not looks_at_all:
                 return True
             total = sum(self._side.of(each.path).total for each in self._entities)
-            with output.progress(total, "looking at messages") as progress:
+            with output.progress(total, "looking at messages", in_lines=True) as progress:
                 peeking = MessageLook(self._namespace, asked, progress)
                 for entity in self._entities:
                     if entity.path not in self.denied:

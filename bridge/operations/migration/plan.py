@@ -10,9 +10,11 @@ from typing import Literal
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, instant_text, is_forever
 from bridge.operations.migration import order
+from bridge.operations.migration.closed_source import refused_copy
 from bridge.operations.migration.comparison import compared
 from bridge.operations.migration.copy_time import CopyTime, copy_time
 from bridge.operations.migration.findings import FINDING_LEVELS, FindingLevel, MigrationFinding
+from bridge.operations.migration.held_target import TargetHold, target_findings
 from bridge.operations.migration.sizes import size_findings
 from bridge.operations.migration.state_counts import COPIED_STATES, StateCounts
 from bridge.topology.definitions import entities
@@ -118,6 +120,7 @@ def make(
     measured_per_s: float | None = None,
     unfit: str = "",
     renumbers: bool = False,
+    holds: Mapping[str, TargetHold] | None = None,
 ) -> MigrationPlan:
     """Return the plan.
 
@@ -131,6 +134,7 @@ def make(
         requests, measured_per_s: see `copy_time`.
         unfit: why the target cannot be one at all; "" if it can.
         renumbers: messages get new numbers at the target, beside its own.
+        holds: the entities of the target that somebody holds, by the path in lower case.
     """
     part = [each for each in entities(source.namespace) if each.path.lower() in chosen]
     time = copy_time(
@@ -140,7 +144,7 @@ def make(
         measured_per_s=measured_per_s,
     )
     ends_ms = now_ms + 1_000 * (time.least_s or 0)
-    found = list(_findings(source, target, part, now_ms, ends_ms, renumbers=renumbers))
+    found = list(_findings(source, target, part, now_ms, ends_ms, holds or {}, renumbers=renumbers))
     if unfit:
         found.append(MigrationFinding(level="refusal", entity="", subject="target", text=unfit))
     found += [
@@ -151,6 +155,7 @@ def make(
     found += [
         MigrationFinding(level="refusal", entity=path, subject="peek", text=why)
         for path, why in (denied or {}).items()
+        if (path, "Status") not in {(each.entity, each.subject) for each in found}
     ]
     found.sort(key=lambda each: (FINDING_LEVELS.index(each.level), each.entity.lower()))
     there = target.by_path()
@@ -188,6 +193,7 @@ def _findings(
     part: list[model.Entity],
     now_ms: int,
     ends_ms: int,
+    holds: Mapping[str, TargetHold],
     *,
     renumbers: bool,
 ) -> Iterator[MigrationFinding]:
@@ -203,28 +209,13 @@ def _findings(
             yield _found("refusal", entity, "topic", text)
         yield from _of_definition(entity, names, circles)
         counted = source.of(entity.path)
+        if closed := refused_copy(entity, counted):
+            yield _found("refusal", entity, "Status", closed)
         held = target.of(entity.path) if other is not None else StateCounts()
-        yield from _of_own(entity, held, renumbers=renumbers)
+        hold = holds.get(entity.path.lower())
+        yield from target_findings(entity, held, hold, renumbers=renumbers)
         kept = held if renumbers else StateCounts()
         yield from _of_messages(entity, other, counted, kept, target.tier, now_ms, ends_ms)
-
-
-def _of_own(
-    entity: model.Entity, held: StateCounts, *, renumbers: bool
-) -> Iterator[MigrationFinding]:
-    """Yield what messages of the target's own mean."""
-    if not held.total:
-        return
-    if renumbers:
-        text = f"the target's {held.total:,} messages stay; those that come get higher numbers."
-        yield _found("note", entity, "messages", text)
-    else:
-        text = (
-            f"the target's has {held.total:,} messages. Those of a run that has ended stay: leave "
-            "the entity out. If no run has moved it, they are its own: receive or purge them "
-            "first, or give --renumber, by which those that come get new numbers."
-        )
-        yield _found("refusal", entity, "messages", text)
 
 
 def _found(level: FindingLevel, entity: model.Entity, subject: str, text: str) -> MigrationFinding:
@@ -265,11 +256,6 @@ def _of_definition(
             f"unused for {idle} it is deleted, at the source and at the target, with what is in it."
         )
         yield _found("note", entity, "AutoDeleteOnIdle", text)
-    if not entity.status.allows_receives:
-        text = (
-            f"it is {entity.status.value}: whether it may be peeked at then `doctor --probe` tells."
-        )
-        yield _found("note", entity, "Status", text)
 
 
 def _of_messages(

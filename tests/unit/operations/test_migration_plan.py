@@ -88,7 +88,12 @@ def test_an_entity_that_is_there_as_it_should_is_left_as_it_is() -> None:
             "for ever at the target becomes PT1M.",
         ),
         ("user_metadata", "shop", "UserMetadata", "nothing at the target becomes 'shop'."),
-        ("status", model.EntityStatus.DISABLED, "Status", "Active at the target becomes Disabled."),
+        (
+            "status",
+            model.EntityStatus.SEND_DISABLED,
+            "Status",
+            "Active at the target becomes SendDisabled.",
+        ),
         (
             "dead_lettering_on_message_expiration",
             True,
