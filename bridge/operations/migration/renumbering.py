@@ -111,7 +111,8 @@ class Renumbering:
                     if each.place.series == of[0]:
                         return CopyStopped(
                             f"{each.place.path}: the target has imported a message under {last}, "
-                            f"and shows no copy. Begin again. {each.place.anew}"
+                            "and shows no copy: begin again. If it stays so, all copies have "
+                            f"expired: {each.place.anew}"
                         )
         return None
 
