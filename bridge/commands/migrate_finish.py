@@ -13,6 +13,7 @@ from bridge.commands.migration_connection import ConnectedSides
 from bridge.commands.migration_options import add_sides
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command
+from bridge.operations.count_text import be, counted, have
 
 if TYPE_CHECKING:
     from bridge.commands.migration_emptying import SourceEmptying, SourceLook
@@ -96,9 +97,10 @@ class _Finish:
         total = sum(sum(each.counts.values()) for each in looks)
         sessions = sum(len(each.sessions) for each in looks)
         output.confirm_by_name(
-            f"{total:,} messages of {len(entities):,} entities, and the states of {sessions:,} "
-            f"sessions, are removed from {name} for good: active, scheduled and deferred ones, and "
-            f"dead letters. {self._target.name} has got them.",
+            f"{counted(total, 'message')} of {counted(len(entities), 'entity', 'entities')}, and "
+            f"the states of {counted(sessions, 'session')}, are removed from {name} for good: "
+            "active, scheduled and deferred ones, and dead letters. "
+            f"{self._target.name} has got them.",
             name,
             yes,
         )
@@ -134,7 +136,7 @@ class _Finish:
             here = side.by_path()
             target = SideReading(self._at_target, progress)
             there = (await target.side()).by_path()
-        self._sides.say_left_out(output, source.kinds)
+        self._sides.say_left_out(output, source.kinds, patterns)
         meant = chosen(source.kinds, patterns)
         if not meant:
             raise WrongInput(f"{self._source.name!r} has no such entity.")
@@ -207,14 +209,15 @@ class _Finish:
         self._output.say_some("has come since", states)
         if new:
             raise CommandError(
-                f"{new:,} messages have come to {self._source.name} since they were copied, "
-                f"which {self._target.name} has not got. Nothing was removed: stop what sends "
-                "there, and receive them or have a relay move them (docs/hybrid.md)."
+                f"{counted(new, 'message')} {have(new)} come to {self._source.name} behind the "
+                f"copy, which {self._target.name} has not got. Nothing was removed: stop what "
+                "sends there, and receive them or have a relay move them (docs/hybrid.md)."
             )
         if states:
+            set_text = counted(len(states), "state of a session was", "states of sessions were")
             raise CommandError(
-                f"{len(states):,} states of sessions were set at {self._source.name} since they "
-                f"were copied, which {self._target.name} has not got. Nothing was removed: stop "
+                f"{set_text} set at {self._source.name} behind the "
+                f"copy, which {self._target.name} has not got. Nothing was removed: stop "
                 "what receives there, and read or clear them (`busbridge session state`)."
             )
 
@@ -248,9 +251,12 @@ class _Finish:
         total = sum(sum(each.removed.values()) for each in work)
         stays = [text for each in work for text in each.stays]
         stays += [
-            f"{row['entity']}: {row['left']:,} messages are left" for row in rows if row["left"]
+            f"{each.entity.path}: {counted(count, 'message')} {be(count)} left"
+            for each, look in zip(work, left, strict=False)
+            if (count := sum(look.counts.values()) + look.new.count)
         ]
-        removed = f"{total:,} messages and {sum(each.states for each in work):,} states of sessions"
+        states = counted(sum(each.states for each in work), "state", "states")
+        removed = f"{counted(total, 'message')} and {states} of sessions"
         if is_stopped:
             output.say(f"Stopped. Removed {removed}: give the same command to go on.")
             return ExitCode.STOPPED

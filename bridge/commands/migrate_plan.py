@@ -13,6 +13,7 @@ from bridge.commands.migration_options import add_renumber, add_sides, sides_of
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command
 from bridge.commands.target import NamespaceLogin
+from bridge.operations.count_text import counted
 
 if TYPE_CHECKING:
     from bridge.model import entity as model
@@ -68,7 +69,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         with output.progress(None, "reading definitions") as progress:
             reading = SideReading(at_source, progress)
             here = await reading.side()
-            if left_out := own_queues_said(reading.kinds):
+            if left_out := own_queues_said(reading.kinds, arguments.entity):
                 output.say(left_out)
             meant = chosen(reading.kinds, arguments.entity)
             if not meant:
@@ -214,13 +215,9 @@ def _write(
     for part, rows, columns in tables:
         if rows:
             output.table([{"part": part, **row} for row in rows], columns)
-    counts = ((made.count("refusal"), "refusal"), (made.count("loss"), "loss"))
-    said = ", ".join(f"{count:,} {_plural(word, count)}" for count, word in counts)
-    output.say(f"{said}. Nothing was changed.")
-
-
-def _plural(word: str, count: int) -> str:
-    return {"loss": "losses"}.get(word, word + "s") if count != 1 else word
+    refusals = counted(made.count("refusal"), "refusal")
+    losses = counted(made.count("loss"), "loss", "losses")
+    output.say(f"{refusals}, {losses}. Nothing was changed.")
 
 
 def _entity_rows(made: MigrationPlan) -> list[dict[str, object]]:

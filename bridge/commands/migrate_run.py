@@ -16,6 +16,7 @@ from bridge.commands.migration_connection import ConnectedSides, renumbering_nam
 from bridge.commands.migration_options import add_renumber, add_sides
 from bridge.commands.output import Output, Progress
 from bridge.commands.parser import Commands, add_command, add_yes
+from bridge.operations.count_text import counted
 
 if TYPE_CHECKING:
     from bridge.commands.migration_lease import MigrationLease
@@ -33,6 +34,8 @@ DRAINS_MAX: Final = 30
 
 RESERVE_MS: Final = 60_000
 """What is due so long behind the estimated end may still be copied."""
+
+QUEUES: Final = "queues and topics"
 
 STEPS_PER_MESSAGE: Final = 2
 """Progress is shown of each message that is copied, and of each that is verified."""
@@ -125,8 +128,9 @@ class _Migration:
         else:
             made = self._plan(here, there, meant)
             self._output.confirm(
-                f"{self._target.name} gets {len(units):,} queues and topics of {self._source.name} "
-                f"with {made.time.messages:,} messages. All that sends and receives is stopped?"
+                f"{self._target.name} gets {counted(len(units), 'queue or topic', QUEUES)} of "
+                f"{self._source.name} with {counted(made.time.messages, 'message')}. All that "
+                "sends and receives is stopped?"
             )
             await lease.check()  # who was asked may have taken long
             if (still := await self._still(here, meant, asked)) is None:

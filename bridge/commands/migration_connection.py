@@ -68,11 +68,11 @@ class ConnectedSides:
         if unfit := unfit_as_target(self.target.name, await self.to_target.server_id()):
             raise WrongInput(unfit)
 
-    def say_left_out(self, output: Output, paths: Iterable[str]) -> None:
-        """Say once which of the source's queues are migrations' own."""
+    def say_left_out(self, output: Output, paths: Iterable[str], patterns: Sequence[str]) -> None:
+        """Say once which of the source's queues that are meant are migrations' own."""
         from bridge.commands.migration_sides import own_queues_said
 
-        if (text := own_queues_said(paths)) not in self._said:
+        if (text := own_queues_said(paths, patterns)) not in self._said:
             self._said.add(text)
             output.say(text)
 
@@ -93,7 +93,7 @@ class ConnectedSides:
         with output.progress(None, "reading definitions") as progress:
             reading = SideReading(self.at_source, progress)
             side = await reading.side()
-        self.say_left_out(output, reading.kinds)
+        self.say_left_out(output, reading.kinds, patterns)
         meant = chosen(reading.kinds, patterns)
         if not meant and not may_lack:
             raise WrongInput(f"{self.source.name!r} has no such entity.")

@@ -15,6 +15,7 @@ from bridge.commands.migration_meeting import CopyMeeting
 from bridge.commands.migration_record import CopyRecord
 from bridge.commands.output import Output
 from bridge.model import entity as model
+from bridge.operations.count_text import be, counted
 from bridge.operations.migration.copy_effects import (
     AwaitOthers,
     CopyAnswer,
@@ -82,7 +83,9 @@ class EntityCopies:
         verified = CopyMeeting(len(units), self._gate, asked, self._note_changed)
         copies: list[RunningCopy] = []
         seen_again = CopyMeeting(len(units), self._gate, asked, partial(self._note_end, copies))
-        with self._output.progress(total, "copying and verifying messages") as progress:
+        with self._output.progress(
+            total, "copying and verifying messages", in_lines=True
+        ) as progress:
             for unit in units:
                 places = places_of(unit, lambda path: path.lower() in meant, self._renumbered_by)
                 copy = EntityCopy(
@@ -158,8 +161,8 @@ class EntityCopies:
         total = sum(each.copy.messages for each in copies)
         under = "numbers above its own" if self._renumbered_by else "their numbers"
         output.say(
-            f"{total:,} messages are at the target under {under}, which may be received now. "
-            "Start what receives, then what sends."
+            f"{counted(total, 'message')} {be(total)} at the target under {under}, which may be "
+            "received now. Start what receives, then what sends."
         )
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from bridge.commands.message_path import DEAD_LETTER
 from bridge.commands.migration_holding import held_paths, holds
 from bridge.commands.output import Output
+from bridge.operations.count_text import counted
 from bridge.operations.migration.copy_effects import CopyPlace
 from bridge.operations.migration.renumbered_message import RENUMBERED
 from bridge.remote.errors import RemoteNotFound
@@ -47,9 +48,10 @@ async def give_up(
     if not held:
         output.say("The run holds none of these: nothing was changed.")
         return
+    units_text = counted(len(held), "queue or topic", "queues and topics")
     output.say(
-        f"The holds of {len(held):,} queues and topics have ended. Give these commands before "
-        "anything receives there, and see that they find what they should (--dry-run)."
+        f"The holds of {units_text} have ended. Give these commands before anything receives "
+        "there, and see that they find what they should (--dry-run)."
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from bridge.commands.errors import sentence_of
 from bridge.commands.message_path import DEAD_LETTER
 from bridge.model import entity as model
+from bridge.operations.count_text import counted
 from bridge.operations.migration.copy_effects import CopyPlace, CopyStopped
 from bridge.operations.migration.plan import MigrationSide
 from bridge.operations.migration.session_states import own_state
@@ -76,7 +77,7 @@ async def check_free(
         found = at_target(path).total
         if not found or await is_held():
             continue
-        what = f"{place.path}: the target has {found:,} messages, and no run holds it"
+        what = f"{place.path}: the target has {counted(found, 'message')}, and no run holds it"
         if was_copied(path):
             raise CopyStopped(
                 f"{what}: an earlier run has moved it, and has ended (`busbridge migrate verify` "

@@ -128,17 +128,25 @@ def chosen(paths: Iterable[str], patterns: Sequence[str]) -> set[str]:
         patterns: as 'orders*'; none: all.
     """
     lower = [path.lower() for path in paths if not is_own(path)]
-    wanted = [each.lower() for each in patterns] or ["*"]
-    found = {path for path in lower if any(fnmatchcase(path, each) for each in wanted)}
+    found = {path for path in lower if _is_meant(path, patterns)}
     return found | {path for path in lower if path.partition("/subscriptions/")[0] in found}
 
 
-def own_queues_said(paths: Iterable[str]) -> str:
-    """Return a sentence about the queues of migrations' own at a source; "" if it has none."""
-    own = sorted(path for path in paths if is_own(path))
+def own_queues_said(paths: Iterable[str], patterns: Sequence[str]) -> str:
+    """Return a sentence about queues of migrations' own that are meant; "" if none is.
+
+    Args:
+        patterns: as for `chosen`.
+    """
+    own = sorted(path for path in paths if is_own(path) and _is_meant(path, patterns))
     if not own:
         return ""
     return (
         f"{', '.join(own)}: left out. Migrations into this namespace have made "
         f"{'it' if len(own) == 1 else 'them'} for themselves."
     )
+
+
+def _is_meant(path: str, patterns: Sequence[str]) -> bool:
+    wanted = [each.lower() for each in patterns] or ["*"]
+    return any(fnmatchcase(path.lower(), each) for each in wanted)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
 from bridge.commands.output import Output
+from bridge.operations.count_text import counted
 from bridge.operations.taking_rules import HOLD, WINDOW
 
 if TYPE_CHECKING:
@@ -188,4 +189,4 @@ def _record(ended: TakingEnded, account: TakingAccount) -> dict[str, object]:
 
 def messages(count: int) -> str:
     """Return a number of messages in words."""
-    return "1 message" if count == 1 else f"{count:,} messages"
+    return counted(count, "message")

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from bridge.model.duration import instant_text
+from bridge.operations.count_text import counted
 from bridge.operations.migration.copy_effects import (
     AwaitMark,
     AwaitOthers,
@@ -307,8 +308,9 @@ class EntityCopy:
         if isinstance(answer, CopyRefused):
             self._may_have_copies = could_have_copies
             place, first = batch[0]
+            refused = counted(len(batch), "message")
             raise CopyStopped(
-                f"{self._ledgers[place].place.path}: the target refuses {len(batch):,} messages "
+                f"{self._ledgers[place].place.path}: the target refuses {refused} "
                 f"from {first.number} on: {answer.text}"
             )
         assert isinstance(answer, CopyDone)

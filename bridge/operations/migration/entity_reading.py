@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
+from bridge.operations.count_text import counted
 from bridge.operations.migration.copy_effects import (
     CopyAnswer,
     CopyCount,
@@ -92,10 +93,11 @@ class EntityReading:
             return
         count = yield from self._count(place)
         if count is not None and count != len(ledger):
+            shown = counted(len(ledger), "message")
             raise CopyStopped(
-                f"{ledger.place.path}: peeks show {len(ledger):,} messages, and the source tells "
-                f"{count:,}: messages come or go there, or a session has scheduled messages alone, "
-                "which may not be shown. Stop what sends and receives, or wait until they are due."
+                f"{ledger.place.path}: peeks show {shown}, and the source tells {count:,}: "
+                "messages come or go there, or a session has scheduled messages alone, which may "
+                "not be shown. Stop what sends and receives, or wait until they are due."
             )
 
     def page(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bridge.model import entity as model
+from bridge.operations.count_text import counted
 from bridge.operations.migration.findings import FindingLevel, MigrationFinding
 from bridge.operations.migration.state_counts import StateCounts
 
@@ -41,13 +42,14 @@ def target_findings(
         is_own_run = hold.by == ("renumber" if renumbers else "run")
         yield _found("note" if is_own_run else "refusal", entity, "hold", _held(entity, hold))
     elif own.total and renumbers:
-        text = f"the target's {own.total:,} messages stay; those that come get higher numbers."
+        stay = f"{counted(own.total, 'message')} {'stays' if own.total == 1 else 'stay'}"
+        text = f"the target's {stay}; those that come get higher numbers."
         yield _found("note", entity, "messages", text)
     elif own.total:
         text = (
-            f"the target's has {own.total:,} messages. Those of a run that has ended stay: leave "
-            "the entity out. If no run has moved it, they are its own: receive or purge them "
-            "first, or give --renumber, by which those that come get new numbers."
+            f"the target's has {counted(own.total, 'message')}. Those of a run that has ended "
+            "stay: leave the entity out. If no run has moved it, they are its own: receive or "
+            "purge them first, or give --renumber, by which those that come get new numbers."
         )
         yield _found("refusal", entity, "messages", text)
 

@@ -9,6 +9,8 @@ from typing import Literal
 
 from bridge.model import entity as model
 from bridge.model.duration import format_duration, instant_text, is_forever
+from bridge.operations.count_text import be
+from bridge.operations.count_text import counted as counted_text
 from bridge.operations.migration import order
 from bridge.operations.migration.closed_source import refused_copy
 from bridge.operations.migration.comparison import compared
@@ -273,9 +275,9 @@ def _of_messages(
         kept: the target's own messages that stay.
         tier: the target's.
     """
-    if counted.transfer_dead_letter:
+    if dead := counted.transfer_dead_letter:
         text = (
-            f"{counted.transfer_dead_letter:,} messages are in $Transfer/$DeadLetterQueue, which "
+            f"{counted_text(dead, 'message')} {be(dead)} in $Transfer/$DeadLetterQueue, which "
             "is not copied: receive them first."
         )
         yield _found("refusal", entity, "transfer dead letters", text)
@@ -303,7 +305,11 @@ def _of_messages(
         text = f"{counted.unread:,} cannot be read: receive them first."
         yield _found("refusal", entity, "messages", text)
     if scheduled := counted.counts.get("scheduled", 0):
-        text = f"{scheduled:,} are cancelled at the source by the run: the target alone has them."
+        them = "it" if scheduled == 1 else "them"
+        text = (
+            f"{scheduled:,} {be(scheduled)} cancelled at the source by the run: the target alone "
+            f"has {them}."
+        )
         yield _found("note", entity, "cancelled messages", text)
     if counted.first_due_ms is not None and counted.first_due_ms <= ends_ms:
         due = instant_text(max(counted.first_due_ms, now_ms))
@@ -349,7 +355,8 @@ def _steps(
     yield MigrationStep(
         what="compare",
         entity="",
-        text=f"read the {time.messages:,} messages once more: none may have come, gone or changed.",
+        text=f"read the {counted_text(time.messages, 'message')} once more: none may have come, "
+        "gone or changed.",
     )
     yield MigrationStep(
         what="start", entity="", text="start what receives, then what sends, at the target."
@@ -361,10 +368,12 @@ def _drained(each: order.ForwardingEntity, source: MigrationSide) -> str:
     parts = []
     if each.messages_to:
         waiting = counted.counts.get("active", 0) + counted.transfer
-        parts.append(f"{waiting:,} messages go to {each.messages_to}")
+        go = "goes" if waiting == 1 else "go"
+        parts.append(f"{counted_text(waiting, 'message')} {go} to {each.messages_to}")
     if each.dead_letters_to:
         dead = counted.counts.get("dead_letter", 0)
-        parts.append(f"{dead:,} dead letters go to {each.dead_letters_to}")
+        go = "goes" if dead == 1 else "go"
+        parts.append(f"{counted_text(dead, 'dead letter')} {go} to {each.dead_letters_to}")
     return f"{'; '.join(parts)}: wait until they have."
 
 
@@ -381,4 +390,4 @@ def _copied(counted: list[StateCounts], total: int, subscriptions: int) -> str:
         if by_state[state]
     )
     together = f", {subscriptions:,} subscriptions together" if subscriptions > 1 else ""
-    return f"{total:,} messages ({shown}){together}."
+    return f"{counted_text(total, 'message')} ({shown}){together}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from bridge.operations.count_text import counted
 from bridge.operations.migration import order
 from bridge.operations.migration.plan import MigrationSide
 from bridge.operations.migration.state_counts import COPIED_STATES, StateCounts
@@ -30,7 +31,7 @@ def _differing(before: StateCounts, after: StateCounts) -> Iterator[str]:
     for state in COPIED_STATES:
         old, new = before.counts.get(state, 0), after.counts.get(state, 0)
         if old != new:
-            yield f"{old:,} {state.replace('_', '-')} messages became {new:,}"
+            yield f"{counted(old, state.replace('_', '-') + ' message')} became {new:,}"
     if before.transfer != after.transfer:
         yield f"{before.transfer:,} on their way became {after.transfer:,}"
 
@@ -46,7 +47,7 @@ def risen(before: MigrationSide, after: MigrationSide, chosen: Collection[str]) 
     for path in sorted(chosen):
         old, new = (each.of(path).total + each.of(path).transfer for each in (before, after))
         if new > old:
-            found.append(f"{paths.get(path, path)} had {old:,} messages, and has {new:,}.")
+            found.append(f"{paths.get(path, path)} had {counted(old, 'message')}, and has {new:,}.")
     return found
 
 
@@ -73,12 +74,13 @@ def undrained(source: MigrationSide, chosen: Collection[str]) -> list[str]:
     for each in order.forwarding(source.namespace):
         if each.path.lower() not in chosen:
             continue
-        counted = source.of(each.path)
-        waiting = counted.counts.get("active", 0) + counted.transfer
-        dead = counted.counts.get("dead_letter", 0)
+        told = source.of(each.path)
+        waiting = told.counts.get("active", 0) + told.transfer
+        dead = told.counts.get("dead_letter", 0)
         if each.messages_to and waiting:
-            found.append(f"{each.path} has {waiting:,} messages to forward to {each.messages_to}.")
+            what = counted(waiting, "message")
+            found.append(f"{each.path} has {what} to forward to {each.messages_to}.")
         if each.dead_letters_to and dead:
-            text = f"{each.path} has {dead:,} dead letters to forward to {each.dead_letters_to}."
-            found.append(text)
+            what = counted(dead, "dead letter")
+            found.append(f"{each.path} has {what} to forward to {each.dead_letters_to}.")
     return found

@@ -685,7 +685,7 @@ def test_a_message_that_no_peek_shows_is_missed_by_the_count() -> None:
     source = Side(SESSIONS, [{7: made(7, session_id="a")}, {}])
     hidden = made(5, due_ms=FAR_MS, session_id="z")
     do = in_phase(CopyPhase.COPYING, lambda source: source.messages[0].update({5: hidden}))
-    text = "s: peeks show 1 messages, and the source tells 2"
+    text = "s: peeks show 1 message, and the source tells 2"
     assert text in stopped_with(source, do, page=1).stopped
     first = Side(SESSIONS, [{7: made(7, session_id="a"), 5: hidden}, {}])
     assert text in stopped_with(first, lambda world, step: None, page=1).stopped

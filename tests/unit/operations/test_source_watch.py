@@ -59,7 +59,7 @@ def test_an_entity_that_has_got_messages_is_named_whatever_their_states() -> Non
     assert risen(before, moved, {"orders", "inbound"}) == []
     after = side(orders=counts(active=8), inbound=counts(active=1, transfer=1))
     assert risen(before, after, {"orders", "inbound"}) == [
-        "inbound had 1 messages, and has 2.",
+        "inbound had 1 message, and has 2.",
         "Orders had 7 messages, and has 8.",
     ]
     assert risen(before, after, {"poor"}) == []
