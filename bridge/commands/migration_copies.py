@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from bridge.commands.errors import CommandError
 from bridge.commands.message_path import DEAD_LETTER
+from bridge.commands.migration_arrivals import arrived_messages
 from bridge.commands.migration_copying import TOGETHER, CopySides, RunningCopy, places_of
 from bridge.commands.migration_mark import VerifiedMark
 from bridge.commands.migration_meeting import CopyMeeting
@@ -17,15 +18,18 @@ from bridge.commands.output import Output
 from bridge.model import entity as model
 from bridge.operations.count_text import be, counted
 from bridge.operations.migration.copy_effects import (
+    AwaitCancelled,
+    AwaitMark,
     AwaitOthers,
     CopyAnswer,
     CopyDone,
     CopyEffect,
+    CopyPlace,
     CopyStopped,
     SourceRecounted,
 )
 from bridge.operations.migration.entity_copy import EntityCopy
-from bridge.operations.migration.last_copied import last_copied
+from bridge.operations.migration.last_copied import LastCopied, last_copied
 
 KEPT_BYTES: Final = 64 << 20
 """Memory for the messages that are kept from the first reading to the copy, of all entities."""
@@ -59,6 +63,8 @@ class EntityCopies:
         self._recount = recount
         self._renumbered_by = renumbered_by
         self._changed: set[str] = set()
+        self._copied_now: Sequence[LastCopied] = ()
+        self._late: list[str] = []
         self._gate = asyncio.Semaphore(TOGETHER)
 
     async def run(
@@ -80,14 +86,22 @@ class EntityCopies:
         """
         is_verified = total is None
         kept_bytes = KEPT_BYTES // max(1, min(TOGETHER, len(units)))
-        verified = CopyMeeting(len(units), self._gate, asked, self._note_changed)
         copies: list[RunningCopy] = []
-        seen_again = CopyMeeting(len(units), self._gate, asked, partial(self._note_end, copies))
+        every_place: list[CopyPlace] = []
+        meetings: dict[type[CopyEffect], CopyMeeting] = {
+            effect: CopyMeeting(len(units), self._gate, asked, then)
+            for effect, then in (
+                (AwaitOthers, self._note_changed),
+                (AwaitMark, partial(self._note_end, copies)),
+                (AwaitCancelled, partial(self._check_due, every_place)),
+            )
+        }
         with self._output.progress(
             total, "copying and verifying messages", in_lines=True
         ) as progress:
             for unit in units:
                 places = places_of(unit, lambda path: path.lower() in meant, self._renumbered_by)
+                every_place += places
                 copy = EntityCopy(
                     places,
                     due_after_ms=due_after_ms,
@@ -100,7 +114,7 @@ class EntityCopies:
                         unit,
                         copy,
                         places,
-                        partial(self._with_others, verified, seen_again, unit.path),
+                        partial(self._with_others, meetings, unit.path),
                         progress,
                     )
                 )
@@ -126,23 +140,41 @@ class EntityCopies:
         numbers = (each for copy in copies for each in copy.copy.numbers())
         copied = ((place.path.removesuffix(DEAD_LETTER), found) for place, found in numbers)
         states = (each for copy in copies for each in copy.copy.state_digests())
-        await self._record.write(
-            last_copied(copied, states, is_renumbered=bool(self._renumbered_by))
-        )
+        self._copied_now = last_copied(copied, states, is_renumbered=bool(self._renumbered_by))
+        await self._record.write(self._copied_now)
         await self._mark.make()
+
+    async def _check_due(self, places: Sequence[CopyPlace]) -> None:
+        """See that nothing that is scheduled at the target was due at the source meanwhile.
+
+        Raises:
+            CopyStopped: the source has some of it.
+        """
+        copied = {each.path.lower(): each for each in self._copied_now}
+        if not copied:  # an earlier run has said it
+            copied = {path: each for path, (each, _) in (await self._record.read()).items()}
+        arrived = await arrived_messages(self._sides.source, self._sides.target, places, copied)
+        self._late = arrived.others
+        if twice := arrived.twice:
+            self._output.say_some("is at both sides", twice)
+            raise CopyStopped(
+                f"{counted(len(twice), 'message')} of the source would be handled twice. The "
+                "target stays held: remove them at the source (`busbridge purge`, by "
+                "sys.SequenceNumber), and give the same command to go on."
+            )
 
     async def _with_others(
         self,
-        verified: CopyMeeting,
-        seen_again: CopyMeeting,
+        meetings: Mapping[type[CopyEffect], CopyMeeting],
         path: str,
         effect: CopyEffect,
     ) -> CopyAnswer | None:
         """Wait until all entities are as far as one of them; `None`: a signal came before."""
+        if not await meetings[type(effect)].wait():
+            return None
         if isinstance(effect, AwaitOthers):
-            is_over = await verified.wait()
-            return SourceRecounted(path.lower() in self._changed) if is_over else None
-        return CopyDone() if await seen_again.wait() else None
+            return SourceRecounted(path.lower() in self._changed)
+        return CopyDone()
 
     def _write(self, copies: Sequence[RunningCopy]) -> None:
         output = self._output
@@ -157,7 +189,8 @@ class EntityCopies:
             for each in copies
         ]
         output.table(rows)
-        output.say_some("to be known", [note for each in copies for note in each.notes])
+        notes = [note for each in copies for note in each.notes]
+        output.say_some("to be known", [*notes, *self._late])
         total = sum(each.copy.messages for each in copies)
         under = "numbers above its own" if self._renumbered_by else "their numbers"
         output.say(

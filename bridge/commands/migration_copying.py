@@ -16,6 +16,7 @@ from bridge.commands.migration_state_copying import source_states, store_states,
 from bridge.commands.output import Progress
 from bridge.model import entity as model
 from bridge.operations.migration.copy_effects import (
+    AwaitCancelled,
     AwaitMark,
     AwaitOthers,
     CancelAtSource,
@@ -174,7 +175,7 @@ class RunningCopy:
             effect = next(steps)
             while not asked.is_set():
                 before = self.copy.copied + self.copy.verified
-                if isinstance(effect, AwaitOthers | AwaitMark):
+                if isinstance(effect, AwaitOthers | AwaitMark | AwaitCancelled):
                     answer = await self._others(effect)
                     if answer is None:
                         return False

@@ -247,6 +247,14 @@ class CancelAtSource:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitCancelled:
+    """Wait until nothing is scheduled at the source any more, of any entity of the run.
+
+    And until it was seen that nothing of it was due before, and is there. Answered with `CopyDone`.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseTarget:
     """End the hold of the target's entity; answered with `CopyDone`."""
 
@@ -265,6 +273,7 @@ CopyEffect = (
     | AwaitOthers
     | AwaitMark
     | CancelAtSource
+    | AwaitCancelled
     | ReleaseTarget
 )
 
@@ -336,9 +345,15 @@ class TargetStates:
 
 @dataclass(frozen=True, slots=True)
 class CopyCount:
-    """What a namespace tells; `None`: it tells nothing."""
+    """What a namespace tells; `None`: it tells nothing.
+
+    Attributes:
+        count: the messages of a place.
+        whole: those of it and of its dead-letter queue together.
+    """
 
     count: int | None
+    whole: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

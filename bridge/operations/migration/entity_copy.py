@@ -14,6 +14,7 @@ from typing import Final
 from bridge.model.duration import instant_text
 from bridge.operations.count_text import counted
 from bridge.operations.migration.copy_effects import (
+    AwaitCancelled,
     AwaitMark,
     AwaitOthers,
     CancelAtSource,
@@ -130,6 +131,7 @@ class EntityCopy:
                 raise
         self.phase = CopyPhase.CANCELLING
         yield from self._cancel()
+        yield AwaitCancelled()
         yield ReleaseTarget()
         self.phase = CopyPhase.DONE
 

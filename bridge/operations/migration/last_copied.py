@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from bridge.model.number import partition_of
+from bridge.model.number import PARTITION_COUNT, compose, partition_of
 from bridge.model.session_id import fold
 from bridge.operations.migration.run_mark import CLOCKS_MS, made_ms
 
@@ -48,6 +48,12 @@ class LastCopied:
     def has(self, number: int) -> bool:
         """Whether the message of a number was copied, if there was one."""
         return 0 < number <= self.lasts.get(partition_of(number), 0)
+
+    def next_numbers(self) -> list[int]:
+        """Return from which numbers on messages are that came later; of each partition one."""
+        if not any(self.lasts):
+            return [self.lasts.get(0, 0) + 1]
+        return [self.lasts.get(each, compose(each, 0)) + 1 for each in range(PARTITION_COUNT)]
 
     def has_state(self, session_id: str, state: bytes) -> bool:
         """Whether this state of a session was copied."""

@@ -18,6 +18,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from bridge.operations.migration.copy_effects import (
+    AwaitCancelled,
     AwaitMark,
     AwaitOthers,
     CancelAtSource,
@@ -209,6 +210,7 @@ class World:
         self._in_doubt: set[tuple[int, int]] = set()
         self._before = [_count(each) for each in self.sources]
         self.recounted: list[int] = []
+        self._are_cancelled = False
         for index in range(len(self.copies)):
             self._advance(index, None)
 
@@ -316,6 +318,10 @@ class World:
                 for number in numbers:
                     self._cancel(index, place, number)
                 return CopyDone()
+            case AwaitCancelled():
+                if all(isinstance(each, AwaitCancelled) for each in self._next):
+                    self._are_cancelled = True
+                return CopyDone() if self._are_cancelled else None
             case ReleaseTarget():
                 self._release(index)
                 return CopyDone()
@@ -331,6 +337,7 @@ class World:
         target = self.targets[index]
         target.is_held = False
         if self.is_marked:
+            assert self._are_cancelled, "no hold ends before all entities are seen once more"
             assert alike(self.copied(index), self.at_mark[index])
             assert self.states_at_mark[index].items() <= target.states.items()
             assert target.is_live or target.states == self.states_at_mark[index]
