@@ -280,14 +280,18 @@ class RunningCopy:
         return await sessions_of(self._sides.source.management_of(self._places[place].path))
 
     async def _count(self, place: int) -> CopyCount:
-        """Return the count, unless deferred dead letters may be in it."""
-        names = tuple(self._places[place].path.split("/Subscriptions/"))
-        kind = "Subscription" if len(names) > 1 else "Queue"
-        found = await self._sides.administration.get(kind, *names)
+        """Return the count; where deferred messages may be in it, or not, that of the whole."""
+        at = self._places[place]
+        names = at.path.removesuffix(DEAD_LETTER).split("/Subscriptions/")
+        found = await self._sides.administration.find(*names)
         total = found.description.text_of("MessageCount")
         counted = told(found.counts, int(total) if total.isdecimal() else 0, None).counts
         if counted.get("deferred"):
-            return CopyCount(None)
+            return CopyCount(None, None if at.is_dead else sum(counted.values()))
+        if at.is_dead:
+            return CopyCount(counted.get("dead_letter", 0))
+        if isinstance(self.entity, model.Topic) and not at.is_ordered_by_topic:
+            return CopyCount(counted.get("scheduled", 0))
         return CopyCount(counted.get("active", 0) + counted.get("scheduled", 0))
 
     async def _import(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
+from bridge.model.number import PARTITION_COUNT, compose, partition_of
 from bridge.operations.count_text import counted
 from bridge.operations.migration.copy_effects import (
     CopyAnswer,
@@ -43,6 +44,8 @@ class EntityReading:
     def __init__(self, places: Sequence[CopyPlace]) -> None:
         self.ledgers = [PlaceLedger(each) for each in places]
         self._counts = [PAGE] * len(self.ledgers)
+        self._partitioned = [False] * len(self.ledgers)
+        self._wholes: dict[int, int] = {}
 
     def look(
         self,
@@ -66,20 +69,48 @@ class EntityReading:
     def look_at_source(
         self, place: int, show: Callable[[PeekedMessage], None], shown: Callable[[], int]
     ) -> CopySteps:
-        """Show all messages of a place; by session, too, where the source tells that some lack.
+        """Show all messages of a place.
+
+        Across sessions and partitions no order is promised, so what stands behind a higher number
+        may be passed over: where the source does not tell that all were shown, they are read by
+        session and by partition, too.
 
         Args:
             shown: how many were shown; one that is shown again may count again.
         """
-        yield from self.look("source", place, show)
-        if not self.ledgers[place].place.has_sessions:
+
+        def note(message: PeekedMessage) -> None:
+            self._partitioned[place] |= message.number >= compose(1, 0)
+            show(message)
+
+        yield from self.look("source", place, note)
+        if not self._is_unordered(place) or (yield from self._count(place)) == shown():
             return
-        if (yield from self._count(place)) == shown():
+        for partition in range(PARTITION_COUNT) if self._partitioned[place] else ():
+            yield from self._look_at_partition(place, partition, show)
+        if not self.ledgers[place].place.has_sessions:
             return
         answer = yield ListSourceSessions(place)
         assert isinstance(answer, list | tuple)
         for session_id in answer:
             yield from self.look("source", place, show, str(session_id))
+
+    def _is_unordered(self, place: int) -> bool:
+        return self.ledgers[place].place.has_sessions or self._partitioned[place]
+
+    def _look_at_partition(
+        self, place: int, partition: int, show: Callable[[PeekedMessage], None]
+    ) -> CopySteps:
+        """Show the messages of a partition, page by page; others that a page has, too."""
+        next_number = compose(partition, 0)
+        while True:
+            page = yield from self.page("source", place, next_number)
+            for each in page:
+                show(each)
+            own = [each.number for each in page if partition_of(each.number) == partition]
+            if max(own, default=-1) < next_number:
+                return
+            next_number = max(own) + 1
 
     def _count(self, place: int) -> Generator[CopyEffect, CopyAnswer, int | None]:
         answer = yield CountSource(place)
@@ -89,15 +120,24 @@ class EntityReading:
     def check_count(self, place: int) -> CopySteps:
         """See that peeks show all messages, where they may be in any order."""
         ledger = self.ledgers[place]
-        if not ledger.place.has_sessions:
+        shown = len(ledger)
+        if place in self._wholes:
+            shown, count = shown + len(self.ledgers[place - 1]), self._wholes.pop(place)
+        elif self._is_unordered(place):
+            answer = yield CountSource(place)
+            assert isinstance(answer, CopyCount)
+            count = answer.count
+            if count is None and answer.whole is not None:  # its dead letters are read next
+                self._wholes[place + 1] = answer.whole
+                return
+        else:
             return
-        count = yield from self._count(place)
-        if count is not None and count != len(ledger):
-            shown = counted(len(ledger), "message")
+        if count is not None and count != shown:
             raise CopyStopped(
-                f"{ledger.place.path}: peeks show {shown}, and the source tells {count:,}: "
-                "messages come or go there, or a session has scheduled messages alone, which may "
-                "not be shown. Stop what sends and receives, or wait until they are due."
+                f"{ledger.place.path}: peeks show {counted(shown, 'message')}, and the source "
+                f"tells {count:,}: messages come or go there, or a session has scheduled "
+                "messages alone, which may not be shown. Stop what sends and receives, or wait "
+                "until they are due."
             )
 
     def page(
