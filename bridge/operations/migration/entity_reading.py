@@ -121,6 +121,7 @@ class EntityReading:
         """See that peeks show all messages, where they may be in any order."""
         ledger = self.ledgers[place]
         shown = len(ledger)
+        count: int | None = None
         if place in self._wholes:
             shown, count = shown + len(self.ledgers[place - 1]), self._wholes.pop(place)
         elif self._is_unordered(place):

@@ -35,7 +35,7 @@ def test_a_plan_says_of_one_scheduled_message_that_it_is_cancelled() -> None:
     )
     made = make(side, MigrationSide(tier=side.tier, namespace=model.Namespace(name="m")), {"q"},
                 now_ms=0)  # fmt: skip
-    texts = [each.text for each in (*made.findings, *made.steps)]
+    texts = [each.text for each in made.findings] + [each.text for each in made.steps]
     assert "1 is cancelled at the source by the run: the target alone has it." in texts
     assert "1 message (1 scheduled)." in texts
     assert "read the 1 message once more: none may have come, gone or changed." in texts
