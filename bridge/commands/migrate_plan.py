@@ -52,6 +52,7 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Write the plan; DIFFERENCES when something stands against it."""
+    from bridge.commands.migration_connection import renumbering_name
     from bridge.commands.migration_holders import target_holds
     from bridge.commands.migration_sides import SideReading, chosen, own_queues_said
     from bridge.operations.migration import plan
@@ -84,7 +85,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             there = await SideReading(at_target, progress).side(is_wanted)
             paths = [] if unfit else [path for path in there.by_path() if path in meant]
             holds = await target_holds(other, source, target, paths, every)
-        looks = _Looks(namespace, here, meant, output)
+        renumbered_by = renumbering_name(source) if arguments.renumber else ""
+        looks = _Looks(namespace, here, meant, output, renumbered_by)
         if not await looks.look(looks_at_all=arguments.peek):
             output.say("Stopped; nothing was changed: give the same command again.")
             return ExitCode.STOPPED
@@ -147,7 +149,9 @@ class _Looks:
         side: MigrationSide,
         chosen: set[str],
         output: Output,
+        renumbered_by: str,
     ) -> None:
+        self._renumbered_by = renumbered_by
         self._namespace = namespace
         self._side = side
         self._entities = [each for path, each in side.by_path().items() if path in chosen]
@@ -177,7 +181,7 @@ class _Looks:
                 return True
             total = sum(self._side.of(each.path).total for each in self._entities)
             with output.progress(total, "looking at messages", in_lines=True) as progress:
-                peeking = MessageLook(self._namespace, asked, progress)
+                peeking = MessageLook(self._namespace, asked, progress, self._renumbered_by)
                 for entity in self._entities:
                     if entity.path not in self.denied:
                         given = self._side.of(entity.path)

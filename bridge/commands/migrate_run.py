@@ -111,6 +111,7 @@ class _Migration:
         from bridge.commands.migration_mark import VerifiedMark
         from bridge.commands.migration_record import CopyRecord
         from bridge.operations.migration import order
+        from bridge.operations.migration.comparison import at_target
         from bridge.operations.migration.run_mark import mark_name
 
         here, meant = await self._read_source()
@@ -146,6 +147,10 @@ class _Migration:
             run=self._run,
             at_target=there.of,
             held_empty=empty,
+            was_copied=await self._was_copied(created),
+            message_bytes_max=lambda unit: at_target(
+                unit, there.by_path().get(unit.path.lower()), there.tier
+            )[1],
         )
         recount = partial(self._recount, before, meant)
         record = CopyRecord(self._at_target, self._sides.to_target, self._sides.run)
@@ -188,7 +193,14 @@ class _Migration:
         await lease.check()
         places = [places_of(unit, lambda path: path.lower() in meant, self._run) for unit in units]
         try:
-            await give_up(self._sides.to_target, self._run, places, self._target.name, self._output)
+            await give_up(
+                self._sides.from_source,
+                self._sides.to_target,
+                self._run,
+                places,
+                self._target.name,
+                self._output,
+            )
         except CopyStopped as error:
             raise CommandError(str(error)) from None
         return ExitCode.DONE

@@ -166,7 +166,8 @@ class _Verification:
 
     Attributes:
         differing: how many messages differ, states of sessions, and entities that only one side
-            has; and sessions and entities that cannot be compared.
+            has; and sessions and entities that cannot be compared. What a target has beside copies
+            with new numbers is its own, and no difference.
     """
 
     def __init__(
@@ -180,6 +181,7 @@ class _Verification:
         self._shown: list[dict[str, object]] = []
         self._states: list[dict[str, object]] = []
         self._not_compared: list[dict[str, object]] = []
+        self._own: list[dict[str, object]] = []
         self.differing = 0
 
     async def compare(self, path: str, is_topic: bool, asked: asyncio.Event) -> bool:
@@ -299,9 +301,19 @@ class _Verification:
                 raise CommandError(f"{place}: {error}: it cannot be compared by number.") from None
         for management in managements:
             await management.close()
+        if self._renumbered_by and "source" in missing:
+            missing.remove("source")
+            self._note_own(path, copies.own)
         self._count(path, is_dead, comparison, missing)
         if self._renumbered_by:
             self._rows[-1]["own"] = copies.own
+
+    def _note_own(self, path: str, count: int) -> None:
+        """Note an entity that the target alone has, beside the run's copies."""
+        if not self._own or self._own[-1]["entity"] != path:
+            text = "the target alone has it: it is its own, and no difference"
+            self._own.append({"part": "own", "entity": path, "messages": 0, "text": text})
+        self._own[-1]["messages"] = int(str(self._own[-1]["messages"])) + count
 
     def _note(self, path: str, is_dead: bool, found: MessageDifference) -> None:
         row: dict[str, object] = {
@@ -337,7 +349,7 @@ class _Verification:
         """Write the counts, and at a terminal the differences."""
         output = self._output
         if not output.is_table:
-            output.table([*self._rows, *self._states, *self._not_compared])
+            output.table([*self._rows, *self._states, *self._own, *self._not_compared])
         else:
             counted = RENUMBERED_COLUMNS if self._renumbered_by else COLUMNS
             output.table([_readable(row) for row in self._rows], counted, alarming=("differing",))
@@ -347,6 +359,8 @@ class _Verification:
                     output.table(shown, columns)
             if self._states:
                 output.table(self._states, STATES_COLUMNS, alarming=("differing", "not_compared"))
+        for own in self._own:
+            output.say(f"{own['entity']}: {own['text']} ({own['messages']:,} messages).")
         total = f"{self.differing:,} differences"
         output.say(f"{'1 difference' if self.differing == 1 else total}. Nothing was changed.")
 

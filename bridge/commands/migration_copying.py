@@ -45,7 +45,11 @@ from bridge.operations.migration.copy_effects import (
     peeked,
 )
 from bridge.operations.migration.entity_copy import EntityCopy
-from bridge.operations.migration.renumbered_message import check_renumberable, peeked_copy
+from bridge.operations.migration.renumbered_message import (
+    check_renumberable,
+    check_size,
+    peeked_copy,
+)
 from bridge.operations.migration.state_counts import StateCounts, told
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.errors import (
@@ -72,6 +76,12 @@ NOT_ABOVE: Final = "com.microsoft:argument-out-of-range"
 """What a number is refused with that is not above the target's last one."""
 
 RENUMBER: Final = "A target that has given numbers itself takes copies under new ones: --renumber."
+
+MOVED: Final = (
+    "An earlier run has moved this entity, and has ended: what it has copied may be received by "
+    "now, so leave it out; --renumber would bring it twice. What the source has behind that run a "
+    "relay moves, or `busbridge export` and `busbridge import`."
+)
 
 _OF_ONE_PEEK: Final = ("x-opt-locked-until", "x-opt-lock-token")
 
@@ -119,6 +129,8 @@ class CopySides:
         at_target: the messages of an entity at the target, when it was read.
         held_empty: the queues and topics of the target that this run has held for the first time,
             and seen to have no messages, in lower case.
+        was_copied: whether a run has come to its end with an entity, as the target has it now.
+        message_bytes_max: what the largest message of a queue or topic has at the target.
     """
 
     source: RemoteNamespace
@@ -127,6 +139,8 @@ class CopySides:
     run: str
     at_target: Callable[[str], StateCounts]
     held_empty: frozenset[str] = frozenset()
+    was_copied: Callable[[str], bool] = lambda path: False
+    message_bytes_max: Callable[[model.Queue | model.Topic], int] | None = None
 
 
 class RunningCopy:
@@ -156,6 +170,8 @@ class RunningCopy:
         self.entity = entity
         self.copy = copy
         self.notes: list[str] = []
+        bound = sides.message_bytes_max
+        self._most_bytes = None if bound is None else bound(entity)
         self._sides = sides
         self._places = places
         self._others = others
@@ -180,7 +196,11 @@ class RunningCopy:
                     if answer is None:
                         return False
                 else:
-                    answer = await self._done(effect)
+                    try:
+                        answer = await self._done(effect)
+                    except CopyStopped as stopped:  # the hold ends where nothing was copied
+                        effect = steps.throw(stopped)
+                        continue
                 effect = steps.send(answer)
                 self._progress.advance(self.copy.copied + self.copy.verified - before)
         except StopIteration:
@@ -274,6 +294,8 @@ class RunningCopy:
         if place.renumbered_by:
             for each in found:
                 check_renumberable(place, each)
+                if self._most_bytes is not None:
+                    check_size(place, each, self._most_bytes)
         return [peeked(each, is_dead=is_dead, is_compared=is_compared) for each in found]
 
     async def _sessions(self, place: int) -> list[str]:
@@ -316,8 +338,10 @@ class RunningCopy:
 
     def _refusal(self, error: RemoteError) -> str:
         """Return why the target refuses a transfer, with what helps."""
-        is_low = error.condition == NOT_ABOVE and not self._is_renumbering
-        return sentence_of(error) + (f" {RENUMBER}" if is_low else "")
+        if error.condition != NOT_ABOVE or self._is_renumbering:
+            return sentence_of(error)
+        was_copied = any(map(self._sides.was_copied, self._held))
+        return f"{sentence_of(error)} {MOVED if was_copied else RENUMBER}"
 
     async def _attach_again(self) -> None:
         """Attach another link: behind a transfer without an answer a link takes none."""

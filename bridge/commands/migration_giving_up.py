@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import sha256
+from typing import Final
 
 from bridge.commands.message_path import DEAD_LETTER
-from bridge.commands.migration_holding import held_paths, holds
+from bridge.commands.migration_holding import NOT_HELD, held_paths, holds
+from bridge.commands.migration_state_copying import source_states, target_states
 from bridge.commands.output import Output
+from bridge.model.session_id import fold
 from bridge.operations.count_text import counted
-from bridge.operations.migration.copy_effects import CopyPlace
+from bridge.operations.migration.copy_effects import CopyPlace, CopyRefused
 from bridge.operations.migration.renumbered_message import RENUMBERED
-from bridge.remote.errors import RemoteNotFound
+from bridge.remote.errors import RemoteNotFound, RemoteRefused
 from bridge.remote.namespace import RemoteNamespace
+
+STATES_TOGETHER: Final = 10
+"""Sessions of the source that are accepted at once."""
+
+STATES_NAMED: Final = 10
+"""Sessions that are named; all are counted."""
 
 
 async def give_up(
+    source: RemoteNamespace,
     target: RemoteNamespace,
     run: str,
     units: Sequence[Sequence[CopyPlace]],
@@ -24,9 +35,13 @@ async def give_up(
 ) -> None:
     """Write a row for each place with copies, how they are removed, and end a run's holds.
 
+    States of sessions stay: those that are the same at both sides are named, as nobody can tell
+    whether the run has copied them. For that each such session is locked at the source a moment.
+
     What the run does not hold has no row: its copies, if it has some, may be the only ones.
 
     Args:
+        source, target: the namespaces.
         units: the places of each queue or topic.
         name: the target's profile.
 
@@ -40,7 +55,17 @@ async def give_up(
         for place in places:
             is_topic = any(each.is_ordered_by_topic for each in places)
             rows += [_row(place, state, run, name) for state in _states(place, is_topic=is_topic)]
+    states = [
+        await _states_row(source, target, place.path, run, name)
+        for places in held
+        for place in places
+        if place.has_sessions
+    ]
     output.table(rows, ("entity", "state", "command"))
+    for row in filter(None, states):
+        output.say(f"{row['entity']}: {row['text']}.")
+        if not output.is_table:
+            output.record(row)
     for places in held:
         for path in held_paths(places):
             with suppress(RemoteNotFound):
@@ -66,6 +91,51 @@ async def _is_held(target: RemoteNamespace, places: Sequence[CopyPlace], run: st
         with suppress(RemoteNotFound):
             found |= await holds(target, path, run)
     return found
+
+
+async def _states_row(
+    source: RemoteNamespace, target: RemoteNamespace, path: str, run: str, name: str
+) -> dict[str, object] | None:
+    """Return what is said of the states of an entity's sessions; `None`: the target has none."""
+    try:
+        found = (await target_states(target, path, run)).digests
+    except RemoteNotFound:
+        return None
+    except RemoteRefused as error:
+        if error.condition != NOT_HELD:
+            raise
+        return None  # the run has not held this one: it has brought nothing there
+    if not found:
+        return None
+    same: list[str] = []
+    untold: list[str] = []
+    ids = list(found)
+    for at in range(0, len(ids), STATES_TOGETHER):
+        some = ids[at : at + STATES_TOGETHER]
+        states = await source_states(source, path, some)
+        if isinstance(states, CopyRefused):
+            untold += some
+            continue
+        held = {fold(each): sha256(state).digest() for each, state in states.states}
+        same += [each for each in some if held.get(fold(each)) == found[each]]
+    named = ", ".join(map(repr, same[:STATES_NAMED])) + (", ..." * (len(same) > STATES_NAMED))
+    text = f"states of sessions stay at the target: {len(found):,}"
+    if same:
+        text += (
+            f"; of these {len(same):,} are the same at the source ({named}), copies if they were "
+            "not there before the run: remove copies by `busbridge session state clear "
+            f"{path} --session ID -n {name}`"
+        )
+    if untold:
+        text += f"; {len(untold):,} could not be compared, as somebody holds sessions at the source"
+    return {
+        "part": "session_states",
+        "entity": path,
+        "states": len(found),
+        "same_at_source": same,
+        "not_compared": len(untold),
+        "text": text,
+    }
 
 
 def _states(place: CopyPlace, *, is_topic: bool) -> tuple[str, ...]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 from bridge.commands.looking import PAGE
 from bridge.commands.message_path import DEAD_LETTER
 from bridge.commands.output import Progress
 from bridge.model import entity as model
+from bridge.operations.migration.copy_effects import CopyPlace
+from bridge.operations.migration.renumbered_message import copy_bytes
 from bridge.operations.migration.state_counts import StateCounter, StateCounts
 from bridge.remote.management import RemoteManagement
 from bridge.remote.message import RemoteMessage
@@ -80,6 +83,7 @@ class MessageLook:
         namespace: the source.
         asked: is set when a signal comes.
         progress: is told of each message.
+        renumbered_by: the run that gives messages new numbers; "": they keep theirs.
 
     Attributes:
         messages: how many were looked at.
@@ -87,8 +91,13 @@ class MessageLook:
     """
 
     def __init__(
-        self, namespace: RemoteNamespace, asked: asyncio.Event, progress: Progress
+        self,
+        namespace: RemoteNamespace,
+        asked: asyncio.Event,
+        progress: Progress,
+        renumbered_by: str = "",
     ) -> None:
+        self._renumbered_by = renumbered_by
         self._namespace = namespace
         self._asked = asked
         self._progress = progress
@@ -109,7 +118,12 @@ class MessageLook:
         Raises:
             RemoteError: the namespace refuses, or does not answer.
         """
-        count = StateCounter()
+        place = CopyPlace(
+            path=entity.path,
+            is_ordered_by_topic=isinstance(entity, model.Subscription),
+            renumbered_by=self._renumbered_by,
+        )
+        count = StateCounter(partial(copy_bytes, place=place) if self._renumbered_by else None)
         began_s = time.monotonic()
         for path, is_dead in places(entity.path, is_topic=isinstance(entity, model.Topic)):
             management = await self._namespace.management(path)

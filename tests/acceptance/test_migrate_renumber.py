@@ -15,6 +15,7 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 from bridge.cli.main import main
 from bridge.operations.migration.copy_effects import CopyPlace, PeekedMessage
 from bridge.operations.migration.renumbered_message import RENUMBERED, peeked_copy
+from bridge.operations.migration.state_counts import sent_bytes
 from bridge.remote.address import RemoteAddress
 from bridge.remote.credentials import credential_in
 from bridge.remote.namespace import RemoteNamespace
@@ -39,8 +40,12 @@ QUEUES: dict[str, dict[str, Any]] = {
     "beside": {},
     "ended": {},
     "held": {},
+    "drained": {},
+    "large": {},
+    "kept": {"RequiresSession": True},
 }
 TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit"}, {"Name": "mail"}]}
+NEWS = {"Name": "news", "Subscriptions": [{"Name": "audit"}]}
 PATHS = ("orders", "partitioned", "sessions", "events")
 PLACES = (
     "orders",
@@ -65,8 +70,8 @@ def bridges(
 ) -> Iterator[tuple[Bridge, Bridge]]:
     """Two bridges with the same entities, and messages in each."""
     folder = tmp_path_factory.mktemp("renumber")
-    source = config(folder, "source", QUEUES, TOPIC)
-    target = config(folder, "target", QUEUES, TOPIC)
+    source = config(folder, "source", QUEUES, TOPIC, NEWS)
+    target = config(folder, "target", QUEUES, TOPIC, NEWS)
     with two_bridges(broker, source, target) as both:
         fill(both[0], "order", 8)
         fill(both[1], "own", 5)
@@ -251,6 +256,9 @@ def test_verify_compares_by_the_old_numbers_and_finds_what_differs(
 
     back = run.said("back", "--yes", "plain")
     assert (back.code, "its copies have new numbers" in back.err) == (1, True), back.err
+    assert "`busbridge migrate verify --renumber plain`" in back.err
+    (refused,) = (row for row in back.rows if row["part"] == "refused")
+    assert (refused["entity"], refused["text"] in back.err) == ("plain", True)
     again = run("plain")
     assert (again.code, "an earlier run has ended there" in again.err) == (1, True), again.err
     with client_of(target) as client:
@@ -259,6 +267,71 @@ def test_verify_compares_by_the_old_numbers_and_finds_what_differs(
     finished = run.said("finish", "plain", "--yes", namespace)
     assert finished.code == 0, finished.err
     eventually(lambda: not snapshot(source, "plain")["plain"], "the source is empty")
+
+
+def test_what_the_target_alone_has_is_no_difference_of_copies_with_new_numbers(
+    bridges: tuple[Bridge, Bridge], run: Run
+) -> None:
+    """A subscription that was made there is named apart, with how many messages it has."""
+    source, target = bridges
+    own = "news/Subscriptions/own"
+    for bridge in (source, target):
+        with client_of(bridge) as client, client.get_topic_sender("news") as sender:
+            sender.send_messages(ServiceBusMessage("news"))
+    assert run("news").code == 0
+    assert main(["create", "subscription", "news", "own", "-n", "there"]) == 0
+    with client_of(target) as client, client.get_topic_sender("news") as sender:
+        sender.send_messages(ServiceBusMessage("more news"))
+    eventually(lambda: len(snapshot(target, own)[own]) == 1, "it is there")
+    said = run.said("verify", "--renumber", "news", "--session-states", "--json")
+    assert (said.code, "0 differences" in said.err) == (0, True), said.err
+    assert f"{own}: the target alone has it: it is its own, and no difference (1 mess" in said.err
+    (row,) = (row for row in said.rows if row["part"] == "own")
+    assert (row["entity"], row["messages"]) == (own, 1)
+
+
+def test_a_run_into_what_an_earlier_one_has_moved_advises_what_can_be_done(
+    bridges: tuple[Bridge, Bridge], run: Run
+) -> None:
+    """All was received at the target: its numbers are used, and copies would come twice."""
+    source, target = bridges
+    with client_of(source) as client:
+        send(client, "drained", "one")
+    eventually(lambda: len(snapshot(source, "drained")["drained"]) == 1, "it is there")
+    assert run.said("run", "--yes", "--still", "0.1", "drained").code == 0
+    with client_of(target) as client, client.get_queue_receiver("drained") as receiver:
+        assert texts(take(receiver, 1)) == ["one"]
+    again = run.said("run", "--yes", "--still", "0.1", "drained")
+    assert (again.code, "so leave it out" in again.err) == (1, True), again.err
+    assert "takes copies under new ones" not in again.err
+    with client_of(target) as client:
+        send(client, "drained", "it is not held")
+
+
+def test_a_copy_that_would_be_too_large_is_refused_by_name_before_it_is_copied(
+    bridges: tuple[Bridge, Bridge], run: Run
+) -> None:
+    """With what says its old number it is larger than the target's largest message."""
+    source, target = bridges
+    with client_of(source) as client:
+        send(client, "large", ServiceBusMessage(b"x" * 1_000))
+        eventually(lambda: len(snapshot(source, "large")["large"]) == 1, "it is there")
+        (shown,) = snapshot(source, "large")["large"].values()
+        beside = sent_bytes(shown.message) - 1_000
+        send(client, "large", ServiceBusMessage(b"x" * (262_140 - beside)))
+    eventually(lambda: len(snapshot(source, "large")["large"]) == 2, "they are there")
+    planned = run.said("plan", "--renumber", "--peek", "large")
+    (refusal,) = (row for row in planned.rows if row.get("level") == "refusal")
+    assert planned.code == 3
+    assert refusal["text"].startswith("the copy of message 2, which says what number it had, has")
+    assert run.said("plan", "--peek", "large").code == 0
+    said = run("large")
+    assert said.code == 1
+    assert "large: message 2 has 262," in said.err
+    assert "and the target takes 262,144: receive it first" in said.err
+    assert not snapshot(target, "large")["large"]
+    with client_of(target) as client:
+        send(client, "large", "it is not held")
 
 
 def killed_in_its_copy(admin: ServiceBusAdministrationClient, queue: str) -> bool:
@@ -346,6 +419,33 @@ def test_the_copies_of_a_run_that_is_given_up_are_removed_by_the_commands_that_i
     eventually(lambda: not by_old_number(target, "given-up")[0], "they are gone")
     (own,) = by_old_number(target, "given-up")[1].values()
     assert own.message.data == b"its own"
+
+
+def test_states_that_stay_behind_a_run_that_is_given_up_are_named(
+    bridges: tuple[Bridge, Bridge], run: Run
+) -> None:
+    """Those that the source has, too: the target's own are counted alone."""
+    source, target = bridges
+    with client_of(source) as client:
+        send(client, "kept", *(ServiceBusMessage(f"{n}", session_id="s") for n in range(1_000)))
+        set_state(client, "kept", "s", b"copied")
+    with client_of(target) as client:
+        set_state(client, "kept", "own", b"own")
+    process = begun("--renumber", "kept")
+    eventually(
+        lambda: process.poll() is not None or bool(by_old_number(target, "kept")[0]), "copies"
+    )
+    assert process.poll() is None
+    killed(process)
+    given = run.said("run", "--renumber", "--give-up", "--yes", "kept")
+    assert given.code == 0, given.err
+    (row,) = (row for row in given.rows if row.get("part") == "session_states")
+    assert (row["entity"], row["states"], row["same_at_source"]) == ("kept", 2, ["s"])
+    assert f"kept: {row['text']}." in given.err
+    assert "`busbridge session state clear kept --session ID -n there`" in row["text"]
+    with client_of(target) as client:
+        assert state(client, "kept", "own") == b"own"
+        assert state(client, "kept", "s") == b"copied"
 
 
 def test_a_run_that_has_ended_cannot_be_given_up(bridges: tuple[Bridge, Bridge], run: Run) -> None:

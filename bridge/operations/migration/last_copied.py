@@ -174,7 +174,10 @@ def no_way_back(paths: Iterable[str], recorded: Mapping[str, tuple[LastCopied, i
         recorded: what was copied, as for `not_copied`.
     """
     return [
-        f"{path}: its copies have new numbers (`migrate run --renumber`)."
+        f"{path}: its copies have new numbers (`migrate run --renumber`), so none is told by its "
+        f"own. `busbridge migrate verify --renumber {path}` names what is at the source alone: "
+        "what the target has settled is to be removed there (`busbridge purge --number`); "
+        "`busbridge export` and `busbridge import` bring what is new at the target."
         for path in sorted(paths)
         if path in recorded and recorded[path][0].is_renumbered
     ]

@@ -17,7 +17,7 @@ from bridge.operations.migration.comparison import compared
 from bridge.operations.migration.copy_time import CopyTime, copy_time
 from bridge.operations.migration.findings import FINDING_LEVELS, FindingLevel, MigrationFinding
 from bridge.operations.migration.held_target import TargetHold, target_findings
-from bridge.operations.migration.sizes import size_findings
+from bridge.operations.migration.sizes import largest_findings, size_findings
 from bridge.operations.migration.state_counts import COPIED_STATES, StateCounts
 from bridge.topology.definitions import entities
 from bridge.topology.parts import DEFERRED_MAX, SESSION_STATE_BYTES_MAX, SESSION_STATES_MAX
@@ -203,6 +203,7 @@ def _findings(
     names = {each.name.lower() for each in part if not isinstance(each, model.Subscription)}
     names |= {path for path, each in there.items() if not isinstance(each, model.Subscription)}
     circles = set(order.circles(source.namespace))
+    fronts = source.by_path()
     for entity in part:
         other = there.get(entity.path.lower())
         yield from compared(entity, other, source.tier, target.tier)
@@ -218,6 +219,7 @@ def _findings(
         yield from target_findings(entity, held, hold, renumbers=renumbers)
         kept = held if renumbers else StateCounts()
         yield from _of_messages(entity, other, counted, kept, target.tier, now_ms, ends_ms)
+        yield from largest_findings(entity, counted, fronts, there, target.tier)
 
 
 def _found(level: FindingLevel, entity: model.Entity, subject: str, text: str) -> MigrationFinding:

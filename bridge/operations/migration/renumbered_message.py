@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from bridge.operations.migration.copy_effects import CopyPlace, CopyStopped, PeekedMessage, peeked
+from bridge.operations.migration.state_counts import sent_bytes
 from bridge.relay.plan.encoded_map import EncodedMap
 from bridge.relay.plan.relayed_message import SEQUENCE
 from bridge.remote.message import RemoteMessage
@@ -23,6 +24,9 @@ from bridge.wire.mapping.sections import APPLICATION_PROPERTIES, MESSAGE_ANNOTAT
 RENUMBERED: Final = "busbridge-renumbered"
 """The run that gave the number, and behind `/` the EnqueuedSequenceNumber that a copy of a topic
 had, or `-` for none; behind those of earlier runs, with `;` between them."""
+
+ADDED_BYTES_MAX: Final = 512
+"""More than the two properties take that a copy has, or what is put behind their earlier texts."""
 
 _NONE: Final = "-"
 
@@ -69,6 +73,40 @@ def renumbered(
             RENUMBERED: _appended(values.get(RENUMBERED), mark),
         },
     )
+
+
+def copy_bytes(message: RemoteMessage, place: CopyPlace) -> int:
+    """Return the size of a message's copy, as `sent_bytes`: with what says what it was.
+
+    One that cannot say it has its own size.
+    """
+    try:
+        check_renumberable(place, message)
+        old = message.sequence_number or 0
+        order = 0 if place.is_ordered_by_topic else None
+        return sent_bytes(renumbered(message, place, old, old, order))
+    except (CopyStopped, DecodeError, MappingError):
+        return sent_bytes(message)
+
+
+def check_size(place: CopyPlace, message: RemoteMessage, most_bytes: int) -> None:
+    """See that the target takes a message's copy by its size.
+
+    Args:
+        most_bytes: what the largest message has there.
+
+    Raises:
+        CopyStopped: it does not.
+    """
+    if message.size_bytes + ADDED_BYTES_MAX <= most_bytes:
+        return
+    size_bytes = copy_bytes(message, place)
+    if size_bytes > most_bytes:
+        raise CopyStopped(
+            f"{place.path}: message {message.sequence_number} has {sent_bytes(message):,} bytes, "
+            f"its copy, which says what number it had, {size_bytes:,}, and the target takes "
+            f"{most_bytes:,}: receive it first. A target of the Premium tier takes more."
+        )
 
 
 def original(message: RemoteMessage, place: CopyPlace) -> RemoteMessage | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from bridge.model import entity as model
 from bridge.operations.migration.comparison import at_target
@@ -17,7 +17,7 @@ def size_findings(
     kept: StateCounts,
     tier: model.Tier,
 ) -> Iterator[MigrationFinding]:
-    """Yield what of an entity's messages is too large for the target.
+    """Yield whether an entity's messages together, or one of them, are too large for the target.
 
     Args:
         there: the entity at the target; `None`: it is made.
@@ -35,12 +35,46 @@ def size_findings(
             f"{capacity:,}: raise its MaxSizeInMegabytes, or take messages out."
         )
         yield _refusal(entity, "MaxSizeInMegabytes", text)
-    if counted.largest is not None and counted.largest[1] > message_max:
+    yield from _largest(entity, counted, message_max)
+
+
+def largest_findings(
+    entity: model.Entity,
+    counted: StateCounts,
+    ours: Mapping[str, model.Entity],
+    there: Mapping[str, model.Entity],
+    tier: model.Tier,
+) -> Iterator[MigrationFinding]:
+    """Yield whether a message of a subscription, or its copy, is too large for its topic there.
+
+    Args:
+        ours, there: the source's entities and the target's, by the path in lower case.
+    """
+    if isinstance(entity, model.Subscription):
+        topic = ours.get(entity.topic.lower())
+        if isinstance(topic, model.Topic):
+            _, most_bytes = at_target(topic, there.get(topic.path.lower()), tier)
+            yield from _largest(entity, counted, most_bytes)
+
+
+def _largest(
+    entity: model.Entity, counted: StateCounts, most_bytes: int
+) -> Iterator[MigrationFinding]:
+    if counted.largest is not None and counted.largest[1] > most_bytes:
         text = (
             f"message {counted.largest[0]} has {counted.largest[1]:,} bytes, and the target takes "
-            f"{message_max:,}: a target of the Premium tier takes more."
+            f"{most_bytes:,}: a target of the Premium tier takes more."
         )
-        yield _refusal(entity, "MaxMessageSizeInKilobytes", text)
+    elif counted.largest_copy is not None and counted.largest_copy[1] > most_bytes:
+        number, size_bytes = counted.largest_copy
+        text = (
+            f"the copy of message {number}, which says what number it had, has {size_bytes:,} "
+            f"bytes, and the target takes {most_bytes:,}: receive that message first, or have a "
+            "target of the Premium tier."
+        )
+    else:
+        return
+    yield _refusal(entity, "MaxMessageSizeInKilobytes", text)
 
 
 def _refusal(entity: model.Entity, subject: str, text: str) -> MigrationFinding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -43,6 +43,7 @@ class StateCounts:
             none.
         bytes: the size of the messages, by state, as their sender wrote them; of a peek alone.
         largest: number and size in bytes of the largest message; of a peek alone.
+        largest_copy: number and size of the largest copy, where copies say what number they had.
         first_due_ms: when the first scheduled message is due (UTC ms); of a peek alone.
         unread: how many messages cannot be read; of a peek alone.
         sessions: how many sessions have messages or a state; `None`: nobody was asked.
@@ -56,6 +57,7 @@ class StateCounts:
     told_bytes: int | None = None
     bytes: Mapping[CopiedState, int] = field(default_factory=dict)
     largest: tuple[int, int] | None = None
+    largest_copy: tuple[int, int] | None = None
     first_due_ms: int | None = None
     unread: int = 0
     sessions: int | None = None
@@ -102,9 +104,15 @@ def told(counts: Counts, message_count: int, size_bytes: int | None) -> StateCou
 
 
 class StateCounter:
-    """Counts the messages that peeks show; it keeps none of them."""
+    """Counts the messages that peeks show; it keeps none of them.
 
-    def __init__(self) -> None:
+    Args:
+        copy_bytes: the size of a message's copy; `None`: the message's own.
+    """
+
+    def __init__(self, copy_bytes: Callable[[RemoteMessage], int] | None = None) -> None:
+        self._copy_bytes = copy_bytes
+        self._largest_copy: tuple[int, int] | None = None
         self._counts = Counter[CopiedState]()
         self._bytes = Counter[CopiedState]()
         self._largest: tuple[int, int] | None = None
@@ -128,6 +136,10 @@ class StateCounter:
         self._bytes[state] += size_bytes
         if self._largest is None or size_bytes > self._largest[1]:
             self._largest = number, size_bytes
+        if self._copy_bytes is not None:
+            copy_bytes = self._copy_bytes(message)
+            if self._largest_copy is None or copy_bytes > self._largest_copy[1]:
+                self._largest_copy = number, copy_bytes
         if state == "scheduled" and due_ms is not None:
             self._first_due_ms = min(due_ms, self._first_due_ms or due_ms)
 
@@ -148,6 +160,7 @@ class StateCounter:
             told_bytes=given.told_bytes,
             bytes=dict(self._bytes),
             largest=self._largest,
+            largest_copy=self._largest_copy,
             first_due_ms=self._first_due_ms,
             unread=self._unread,
             sessions=sessions,

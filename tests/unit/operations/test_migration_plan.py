@@ -228,6 +228,16 @@ def test_a_partitioned_entity_is_as_large_as_all_its_partitions() -> None:
             ("message 7", "300,000", "262,144"),
         ),
         (
+            StateCounts(
+                counts={"active": 1},
+                is_peeked=True,
+                largest=(7, 262_100),
+                largest_copy=(7, 262_200),
+            ),
+            "MaxMessageSizeInKilobytes",
+            ("copy of message 7", "262,200", "262,144"),
+        ),
+        (
             StateCounts(is_peeked=True, sessions=900_000, session_states=240_007),
             "sessions",
             ("240,007", "240,000", "clear 7 of them"),
@@ -248,6 +258,19 @@ def test_what_is_beyond_a_bound_is_refused_with_its_figures(
     assert (path, about) == ("Orders", subject)
     for each in figures:
         assert each in text
+
+
+def test_a_message_of_a_subscription_that_is_too_large_for_its_topic_is_refused() -> None:
+    """As the target has the topic, or will have it."""
+    audit = model.Subscription(topic="events", name="audit")
+    events = model.Topic(name="events", subscriptions=(audit,))
+    counted = {audit.path.lower(): StateCounts(is_peeked=True, largest=(7, 300_000))}
+    ((path, subject, text),) = found(side(events, counted=counted), side(), "refusal")
+    assert (path, subject) == (audit.path, "MaxMessageSizeInKilobytes")
+    assert "message 7 has 300,000 bytes, and the target takes 262,144" in text
+    large = replace(events, max_message_size_kb=1_024)
+    there = side(large, tier=PREMIUM)
+    assert not found(side(events, counted=counted), there, "refusal")
 
 
 def test_what_is_at_a_bound_is_taken() -> None:

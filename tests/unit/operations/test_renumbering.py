@@ -27,11 +27,15 @@ from bridge.operations.migration.copy_effects import (
 )
 from bridge.operations.migration.entity_copy import CopyPhase
 from bridge.operations.migration.renumbered_message import (
+    ADDED_BYTES_MAX,
     RENUMBERED,
     check_renumberable,
+    check_size,
+    copy_bytes,
     peeked_copy,
     renumbered,
 )
+from bridge.operations.migration.state_counts import sent_bytes
 from bridge.relay.plan.relayed_message import SEQUENCE
 from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10.scalars import Int, Long, Timestamp
@@ -417,3 +421,32 @@ def test_a_property_that_is_no_text_is_refused_before_anything_is_copied() -> No
 def test_a_topics_places_are_of_one_run() -> None:
     """The flag is each place's."""
     assert all(each.renumbered_by == RUN for each in renumbering(Side(TOPIC, [])).places)
+
+
+@given(
+    earlier=st.none() | st.text(alphabet="0;", max_size=300),
+    old=st.integers(1, (1 << 63) - 1),
+    is_ordered=st.booleans(),
+    body_bytes=st.integers(0, 300),
+)
+def test_the_size_of_a_copy_is_known_before_and_bounded(
+    earlier: str | None, old: int, is_ordered: bool, body_bytes: int
+) -> None:
+    """What is a byte above the largest size is refused by name, with figures."""
+    texts = {} if earlier is None else {SEQUENCE: earlier, RENUMBERED: earlier}
+    message = RemoteMessage.of(
+        data=b"x" * body_bytes,
+        application_properties=texts,
+        annotations={
+            "x-opt-sequence-number": Long(old),
+            "x-opt-enqueued-sequence-number": Long(old),
+        },
+    )
+    place = CopyPlace(path="orders", renumbered_by="r" * 64, is_ordered_by_topic=is_ordered)
+    copy = renumbered(message, place, old, 1, 1 if is_ordered else None)
+    size_bytes = copy_bytes(message, place)
+    assert size_bytes == sent_bytes(copy)
+    assert sent_bytes(message) < size_bytes <= sent_bytes(message) + ADDED_BYTES_MAX
+    check_size(place, message, size_bytes)
+    with pytest.raises(CopyStopped, match=f"orders: message {old} has .* {size_bytes:,}, and"):
+        check_size(place, message, size_bytes - 1)
