@@ -17,6 +17,9 @@ WAITING = "waiting"
 NUMBERS_MAX = 5_000
 """Scheduled numbers of one answer."""
 
+NOT_LED = -1
+"""What a bridge tells of the scheduled messages of an entity that it does not lead."""
+
 HELD = 3
 """The numbers of an entity in `Counting.held`."""
 
@@ -75,9 +78,14 @@ class CountQuestions:
         return CountsAnswer(numbers[:held], numbers[held:led], numbers[led:])
 
     async def waiting(self, bridge: bytes, path: str, start: int, count: int) -> list[int]:
-        """Return the numbers of an entity's scheduled messages, if the bridge leads the entity."""
+        """Return the numbers of an entity's scheduled messages; `NOT_LED` alone: another leads it.
+
+        A bridge that is gone, or of an earlier version and does not lead the entity, tells none.
+        """
         asked = {"path": text(path), "start": long(start), "count": long(count)}
-        return await numbers_of(self._peers, bridge, {"do": text(WAITING), **asked})
+        return await numbers_of(
+            self._peers, bridge, {"do": text(WAITING), **asked, "tells_unled": ("t", True)}
+        )
 
     async def _counted(self, question: Question) -> bytes:
         paths = string(question.table, "path").split("\n")
@@ -88,7 +96,10 @@ class CountQuestions:
     async def _waiting(self, question: Question) -> bytes:
         start, count = (integer(question.table, name) for name in ("start", "count"))
         path = string(question.table, "path")
-        return encode_done(self._waiting_here(path, start, min(count, NUMBERS_MAX)) or ())
+        found = self._waiting_here(path, start, min(count, NUMBERS_MAX))
+        if found is None and "tells_unled" in question.table:
+            return encode_done((NOT_LED,))
+        return encode_done(found or ())
 
 
 async def numbers_of(peers: Peers, bridge: bytes, question: Table) -> list[int]:

@@ -25,11 +25,18 @@ from bridge.broker.management.api import SINGLE_MAX, Figures, Management
 from bridge.broker.ready_counts import ReadyCounts
 from bridge.engine import texts
 from bridge.engine.bridges import Bridges
-from bridge.engine.count_questions import HELD, CountQuestions, CountsAnswer, WaitingHere
+from bridge.engine.count_questions import (
+    HELD,
+    NOT_LED,
+    CountQuestions,
+    CountsAnswer,
+    WaitingHere,
+)
 from bridge.engine.deferral.entities import Deferral
 from bridge.engine.entity_counts import Answers, queues_of, transfer_queues
 from bridge.engine.peers import Peers
 from bridge.engine.receiving.receivers import Receiving
+from bridge.engine.scheduled_numbers import ScheduledNumbers
 from bridge.engine.services import Services
 from bridge.engine.sessions.accepting import Accepting
 from bridge.model import entity as model
@@ -58,9 +65,6 @@ FIGURES_WAIT_S = 0.5
 REMEMBERED = 10_000
 """Entities whose last counts are kept."""
 
-NOT_LED = -1
-"""The count of scheduled messages of an entity that a bridge does not lead."""
-
 _ON_USE = (
     names.DEFERRED_SUFFIX,
     names.TRANSFER_SUFFIX,
@@ -72,7 +76,7 @@ log = logging.getLogger(__name__)
 
 
 class Counting:
-    """Counts the messages of entities, and names scheduled ones.
+    """Counts the messages of entities.
 
     Args:
         bridges: lists the running bridges.
@@ -82,6 +86,9 @@ class Counting:
             does not lead the entity.
         accessed: returns when entities were used last (`Usage.accessed_ms`).
         waiting_here: returns their numbers, or `None` likewise.
+
+    Attributes:
+        scheduled_numbers: names scheduled messages.
     """
 
     def __init__(
@@ -108,8 +115,10 @@ class Counting:
         self._of_clients = of_clients
         self._scheduled = scheduled
         self._accessed = accessed
-        self._waiting_here = waiting_here
         self._questions = CountQuestions(peers, self.held, self.scheduled, accessed, waiting_here)
+        self.scheduled_numbers = ScheduledNumbers(
+            self._questions, bridges, management, services.connections, waiting_here
+        )
         self._last: dict[str, _Known] = {}
         self._counting: Shared[model.Entity, None] = Shared(self._count_all)
         self._figures: Shared[None, Mapping[str, Figures]] = Shared(self._list_figures)
@@ -312,21 +321,6 @@ class Counting:
         """
         _, held, _ = await self.held_anywhere([path])
         return held, held - self._receiving.held(EntityPath(path, SubQueue.DEAD_LETTER))
-
-    async def waiting(self, path: str, start: int, count: int) -> list[int]:
-        """Return the lowest numbers of an entity's scheduled messages, from `start` on.
-
-        The entity's leader knows them; if this process is not the leader, all bridges are asked.
-        """
-        known = self._waiting_here(path, start, count)
-        if known is not None:
-            return known
-        asks = (
-            self._questions.waiting(each, path, start, count)
-            for each in await self._bridges.others()
-        )
-        answers = await asyncio.gather(*asks)
-        return sorted({number for answer in answers for number in answer})[:count]
 
     async def _ask(self, bridge: bytes, paths: Sequence[str]) -> CountsAnswer:
         """Return what a bridge tells of entities; nothing if it is gone."""

@@ -296,7 +296,7 @@ class RabbitNamespace:
         )
         self.browsing = Browsing(
             services,
-            waiting=self.counting.waiting,
+            waiting=self.counting.scheduled_numbers.waiting,
             held=lambda path: self.counting.held_anywhere([path]),
             listed=self._deferral.listed,
             dead_held=self.counting.dead_held,

@@ -151,6 +151,11 @@ def uncounted(entity: str) -> str:
     )
 
 
+def unled(entity: str) -> str:
+    """Return the text: nobody leads an entity, so what is scheduled is not known."""
+    return busy(f"what is scheduled in {entity!r} is not known: no bridge leads it yet")
+
+
 def session_cannot_be_locked(session_id: str) -> str:
     """Return the text: another receiver may hold the session."""
     return (

@@ -1,0 +1,88 @@
+"""The numbers of scheduled messages, which an entity's leader alone knows."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from bridge.background.retry import retry
+from bridge.broker.management.api import Management
+from bridge.broker.ready_counts import ReadyCounts
+from bridge.engine import texts
+from bridge.engine.bridges import Bridges
+from bridge.engine.count_questions import NOT_LED, CountQuestions, WaitingHere
+from bridge.engine.receiving.connections import ConsumerConnections
+from bridge.model.errors import ServerBusy
+from bridge.topology import names
+
+LED_WITHIN_S = 15.0
+"""How long a peek waits for a leader."""
+
+ASK_AGAIN_S = 0.2
+
+
+class _Unled(ServerBusy):
+    """Nobody leads an entity now."""
+
+
+class ScheduledNumbers:
+    """Names an entity's scheduled messages, whichever bridge leads the entity.
+
+    Args:
+        waiting_here: returns what this process knows.
+    """
+
+    def __init__(
+        self,
+        questions: CountQuestions,
+        bridges: Bridges,
+        management: Management,
+        connections: ConsumerConnections,
+        waiting_here: WaitingHere,
+    ) -> None:
+        self._questions = questions
+        self._bridges = bridges
+        self._management = management
+        self._connections = connections
+        self._waiting_here = waiting_here
+
+    async def waiting(self, path: str, start: int, count: int) -> list[int]:
+        """Return the lowest numbers of an entity's scheduled messages, from `start` on.
+
+        The entity's leader knows them; if this process is not the leader, all bridges are asked.
+        While nobody leads an entity that has such messages this waits for the next leader.
+
+        Raises:
+            ServerBusy: nobody has led it for `LED_WITHIN_S`, or a bridge gives no answer.
+        """
+        return await retry(
+            partial(self._waiting, path, start, count),
+            wait_s=ASK_AGAIN_S,
+            retryable=_Unled,
+            total_s=LED_WITHIN_S,
+        )
+
+    async def _waiting(self, path: str, start: int, count: int) -> list[int]:
+        """Return the numbers.
+
+        Raises:
+            _Unled: nobody leads the entity, which has scheduled messages.
+        """
+        known = self._waiting_here(path, start, count)
+        if known is not None:
+            return known
+        asks = (
+            self._questions.waiting(each, path, start, count)
+            for each in await self._bridges.others()
+        )
+        answers = [each for each in await asyncio.gather(*asks) if each != [NOT_LED]]
+        if not answers and await self._has_scheduled(path):
+            raise _Unled(texts.unled(path))
+        return sorted({number for answer in answers for number in answer})[:count]
+
+    async def _has_scheduled(self, path: str) -> bool:
+        """Whether an entity's buckets have messages, as RabbitMQ says, or RabbitMQ does not say."""
+        buckets = await self._management.queues_below(names.bucket_prefix(path))
+        ready = ReadyCounts(self._connections)
+        await ready.ask(buckets)
+        return not ready.known.keys() >= set(buckets) or any(map(ready.of, buckets))

@@ -1,0 +1,49 @@
+"""A peek while nobody leads an entity: only a leader knows what is scheduled."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bridge.broker.connection.endpoint import Endpoint
+from bridge.engine.clock import now_ms
+from bridge.engine.scheduled_numbers import LED_WITHIN_S
+from bridge.model import entity as model
+from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import until
+from tests.integration.door import Door, open_door, outgoing
+
+ORDERS = model.Queue(name="orders")
+HOUR_MS = 3_600_000
+BEFORE_S = 1.0
+
+
+async def peeked(door: Door) -> list[bytes]:
+    """The bodies that a peek shows."""
+    return [each.record.body for each in await door.namespace.peek(door.path, 1, 10)]
+
+
+async def test_it_waits_for_the_next_leader_and_shows_what_is_scheduled(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """It never answers without: who looks for the message would take it for cancelled."""
+    async with open_door(endpoint, broker.management_url, ORDERS) as door:
+        await door.namespace.send(door.path, [outgoing("later", scheduled_ms=now_ms() + HOUR_MS)])
+        await until(lambda: peeked(door))
+    async with open_door(endpoint, broker.management_url, ORDERS, with_sidecar=False) as unled:
+        peek = asyncio.ensure_future(peeked(unled))
+        await asyncio.sleep(BEFORE_S)
+        assert not peek.done()
+        async with open_door(endpoint, broker.management_url, ORDERS):
+            assert await peek == [b"later"]
+
+
+async def test_it_is_answered_at_once_where_nothing_is_scheduled(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    """RabbitMQ says so: the queues of scheduled messages are empty."""
+    async with open_door(endpoint, broker.management_url, ORDERS) as door:
+        await door.send("now")
+        await until(lambda: peeked(door))
+    async with open_door(endpoint, broker.management_url, ORDERS, with_sidecar=False) as unled:
+        async with asyncio.timeout(LED_WITHIN_S):
+            assert await peeked(unled) == [b"now"]
