@@ -32,7 +32,7 @@ QUEUES: dict[str, dict[str, Any]] = {
     "beside": LOCK,
     "anew": LOCK,
 }
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 class Migrate(MigrateCommands):

@@ -19,7 +19,7 @@ LOCK = {"LockDuration": "PT5S"}
 QUEUES: dict[str, dict[str, Any]] = {"orders": LOCK}
 TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit", "Properties": LOCK}]}
 EXTRA = "events/Subscriptions/extra"
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

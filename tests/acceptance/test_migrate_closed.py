@@ -20,7 +20,7 @@ QUEUES: dict[str, dict[str, Any]] = {"shut": {}, "later": {}, "beside-1": {}, OW
 TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit"}]}
 DUE = datetime.now(UTC) + timedelta(days=1)
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

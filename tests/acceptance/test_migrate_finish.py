@@ -54,7 +54,7 @@ PLACES = (
 )
 MEANT = ("orders", "sessions", "events")
 DUE = datetime.now(UTC) + timedelta(days=1)
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ PLACES = (
 )
 DUE = datetime.now(UTC) + timedelta(days=1)
 RENUMBER = ("--renumber", "--still", "0.1", "--yes")
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 Copies = dict[int, PeekedMessage]
 

@@ -44,7 +44,7 @@ QUEUES: dict[str, dict[str, Any]] = {
     "lively": {"MaxDeliveryCount": 7},
 }
 TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit"}]}
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ from tests.acceptance.test_migrate_run import killed
 from tests.acceptance.two_bridges import MigrateCommands
 from tests.fixtures.waiting import eventually
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PLANTED = ("nothing", "number", "state", "byte", "count", "session")
 WITH_SESSIONS = {"RequiresSession": True}
