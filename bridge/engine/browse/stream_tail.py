@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from bridge.broker.errors import BrokerSilent
 from bridge.broker.streams.standing_reader import UNACKED, StandingReader
 from bridge.broker.streams.stream_reader import FIRST, StreamEntry, StreamRead, at, silent
 from bridge.engine.services import Services
+from bridge.model.errors import ServerBusy
 from bridge.wire.settled import PROPERTIES, Settled
 
 PREFETCH = 2_000
@@ -56,8 +58,10 @@ class StreamTail:
         Only behind a read that has known the stream: another one would look like it then.
         """
         if self._is_again and not self._has_marks and self._last is not None:
-            self._has_marks = True
-            await self._mark(max(UNACKED - 1 - self._last, 0))
+            # While RabbitMQ has an alarm nothing is written: the next reader then stands shorter.
+            with suppress(ServerBusy):
+                self._has_marks = True
+                await self._mark(max(UNACKED - 1 - self._last, 0))
 
     @property
     def is_known(self) -> bool:
