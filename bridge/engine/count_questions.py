@@ -80,12 +80,15 @@ class CountQuestions:
     async def waiting(self, bridge: bytes, path: str, start: int, count: int) -> list[int]:
         """Return the numbers of an entity's scheduled messages; `NOT_LED` alone: another leads it.
 
-        A bridge that is gone, or of an earlier version and does not lead the entity, tells none.
+        A bridge that is gone leads nothing. One of an earlier version that does not lead the entity
+        tells none.
         """
         asked = {"path": text(path), "start": long(start), "count": long(count)}
-        return await numbers_of(
-            self._peers, bridge, {"do": text(WAITING), **asked, "tells_unled": ("t", True)}
-        )
+        question = {"do": text(WAITING), **asked, "tells_unled": ("t", True)}
+        try:
+            return list((await self._peers.ask(bridge, question)).numbers)
+        except Unroutable:
+            return [NOT_LED]
 
     async def _counted(self, question: Question) -> bytes:
         paths = string(question.table, "path").split("\n")

@@ -88,7 +88,7 @@ class Counting:
         waiting_here: returns their numbers, or `None` likewise.
 
     Attributes:
-        scheduled_numbers: names scheduled messages.
+        scheduled_numbers: names scheduled messages, and counts those that no bridge leads.
     """
 
     def __init__(
@@ -260,20 +260,7 @@ class Counting:
                 answers.accessed_ms[path] = max(times)
         fronts = [each.path for each in entities if not isinstance(each, model.Subscription)]
         if unled := [path for path in fronts if path not in answers.scheduled]:
-            await self._ask_buckets(answers, unled)
-
-    async def _ask_buckets(self, answers: Answers, paths: Sequence[str]) -> None:
-        """Count the scheduled messages of entities that no bridge leads."""
-        prefixes = tuple(map(names.bucket_prefix, paths))
-        buckets = [
-            each for each in await self._management.queue_names() if each.startswith(prefixes)
-        ]
-        ready = ReadyCounts(self._connections)
-        await ready.ask(buckets)
-        for path, prefix in zip(paths, prefixes, strict=True):
-            own = [each for each in buckets if each.startswith(prefix)]
-            if ready.known.keys() >= set(own):
-                answers.scheduled[path] = sum(map(ready.of, own))
+            answers.scheduled.update(await self.scheduled_numbers.count_unled(unled))
 
     def _note(self, entity: model.Entity, answers: Answers, asked_s: float) -> None:
         """Keep an entity's counts; if they are not known, and never were, RabbitMQ's figures."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 
 from bridge.background.retry import retry
@@ -26,7 +27,7 @@ class _Unled(ServerBusy):
 
 
 class ScheduledNumbers:
-    """Names an entity's scheduled messages, whichever bridge leads the entity.
+    """Names and counts an entity's scheduled messages, whichever bridge leads the entity.
 
     Args:
         waiting_here: returns what this process knows.
@@ -76,13 +77,26 @@ class ScheduledNumbers:
             for each in await self._bridges.others()
         )
         answers = [each for each in await asyncio.gather(*asks) if each != [NOT_LED]]
-        if not answers and await self._has_scheduled(path):
+        if not answers and (await self.count_unled([path])).get(path) != 0:
             raise _Unled(texts.unled(path))
         return sorted({number for answer in answers for number in answer})[:count]
 
-    async def _has_scheduled(self, path: str) -> bool:
-        """Whether an entity's buckets have messages, as RabbitMQ says, or RabbitMQ does not say."""
-        buckets = await self._management.queues_below(names.bucket_prefix(path))
+    async def count_unled(self, paths: Sequence[str]) -> dict[str, int]:
+        """Return how many scheduled messages entities have that no bridge leads.
+
+        Without those of which RabbitMQ does not tell it now.
+        """
+        prefixes = tuple(map(names.bucket_prefix, paths))
+        if len(prefixes) == 1:
+            buckets = await self._management.queues_below(prefixes[0])
+        else:
+            every = await self._management.queue_names()
+            buckets = [each for each in every if each.startswith(prefixes)]
         ready = ReadyCounts(self._connections)
         await ready.ask(buckets)
-        return not ready.known.keys() >= set(buckets) or any(map(ready.of, buckets))
+        found = {}
+        for path, prefix in zip(paths, prefixes, strict=True):
+            own = [each for each in buckets if each.startswith(prefix)]
+            if ready.known.keys() >= set(own):
+                found[path] = sum(map(ready.of, own))
+        return found

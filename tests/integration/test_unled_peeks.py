@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+
+import pytest
 
 from bridge.broker.connection.endpoint import Endpoint
+from bridge.engine.bridges import Bridges
 from bridge.engine.clock import now_ms
 from bridge.engine.scheduled_numbers import LED_WITHIN_S
 from bridge.model import entity as model
@@ -35,6 +39,19 @@ async def test_it_waits_for_the_next_leader_and_shows_what_is_scheduled(
         assert not peek.done()
         async with open_door(endpoint, broker.management_url, ORDERS):
             assert await peek == [b"later"]
+
+
+async def test_a_bridge_that_is_gone_does_not_lead(
+    endpoint: Endpoint, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be listed for a moment: that it tells nothing does not mean that there is nothing."""
+    listed = Bridges.others
+
+    async def and_a_gone_one(bridges: Bridges) -> list[bytes]:
+        return [*await listed(bridges), os.urandom(16)]
+
+    monkeypatch.setattr(Bridges, "others", and_a_gone_one)
+    await test_it_waits_for_the_next_leader_and_shows_what_is_scheduled(endpoint, broker)
 
 
 async def test_it_is_answered_at_once_where_nothing_is_scheduled(
