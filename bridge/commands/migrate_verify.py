@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from bridge.remote.errors import RemoteRefused
     from bridge.remote.management import RemoteManagement
     from bridge.remote.namespace import RemoteNamespace
+
+OWN_TEXT: Final = "the target alone has it: it is its own, and no difference"
 
 SHOWN_MAX: Final = 1_000
 """Differences that a table shows; lines of JSON have all."""
@@ -181,7 +184,7 @@ class _Verification:
         self._shown: list[dict[str, object]] = []
         self._states: list[dict[str, object]] = []
         self._not_compared: list[dict[str, object]] = []
-        self._own: list[dict[str, object]] = []
+        self._own = Counter[str]()
         self.differing = 0
 
     async def compare(self, path: str, is_topic: bool, asked: asyncio.Event) -> bool:
@@ -303,17 +306,10 @@ class _Verification:
             await management.close()
         if self._renumbered_by and "source" in missing:
             missing.remove("source")
-            self._note_own(path, copies.own)
+            self._own[path] += copies.own
         self._count(path, is_dead, comparison, missing)
         if self._renumbered_by:
             self._rows[-1]["own"] = copies.own
-
-    def _note_own(self, path: str, count: int) -> None:
-        """Note an entity that the target alone has, beside the run's copies."""
-        if not self._own or self._own[-1]["entity"] != path:
-            text = "the target alone has it: it is its own, and no difference"
-            self._own.append({"part": "own", "entity": path, "messages": 0, "text": text})
-        self._own[-1]["messages"] = int(str(self._own[-1]["messages"])) + count
 
     def _note(self, path: str, is_dead: bool, found: MessageDifference) -> None:
         row: dict[str, object] = {
@@ -349,7 +345,11 @@ class _Verification:
         """Write the counts, and at a terminal the differences."""
         output = self._output
         if not output.is_table:
-            output.table([*self._rows, *self._states, *self._own, *self._not_compared])
+            own = [
+                {"part": "own", "entity": path, "messages": count, "text": OWN_TEXT}
+                for path, count in self._own.items()
+            ]
+            output.table([*self._rows, *self._states, *own, *self._not_compared])
         else:
             counted = RENUMBERED_COLUMNS if self._renumbered_by else COLUMNS
             output.table([_readable(row) for row in self._rows], counted, alarming=("differing",))
@@ -359,8 +359,8 @@ class _Verification:
                     output.table(shown, columns)
             if self._states:
                 output.table(self._states, STATES_COLUMNS, alarming=("differing", "not_compared"))
-        for own in self._own:
-            output.say(f"{own['entity']}: {own['text']} ({own['messages']:,} messages).")
+        for path, count in self._own.items():
+            output.say(f"{path}: {OWN_TEXT} ({count:,} messages).")
         total = f"{self.differing:,} differences"
         output.say(f"{'1 difference' if self.differing == 1 else total}. Nothing was changed.")
 

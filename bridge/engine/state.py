@@ -30,11 +30,11 @@ class MadeAgain:
     """Resources and policies that were missing, and were made again within `MADE_AGAIN_MS`."""
 
     def __init__(self) -> None:
-        self._at_ms: dict[str, int] = {}
+        self._noted: dict[str, tuple[int, str]] = {}
 
-    def note(self, name: str) -> None:
+    def note(self, name: str, why: str = "deleted or changed by hand") -> None:
         """Note that a resource or policy is made again; its name is in words."""
-        self._at_ms[name] = now_ms()
+        self._noted[name] = now_ms(), why
 
     def note_queue(self, queue: Queue) -> None:
         """Note that a queue is made again."""
@@ -44,11 +44,11 @@ class MadeAgain:
     def sentences(self) -> list[str]:
         """A sentence for each of them."""
         since_ms = now_ms() - MADE_AGAIN_MS
-        self._at_ms = {name: at for name, at in self._at_ms.items() if at > since_ms}
+        self._noted = {name: each for name, each in self._noted.items() if each[0] > since_ms}
         return [
-            f"RabbitMQ had lost {name}, deleted or changed by hand; the bridge made it again at "
+            f"RabbitMQ had lost {name}, {why}; the bridge made it again at "
             f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}."
-            for name, at_ms in self._at_ms.items()
+            for name, (at_ms, why) in self._noted.items()
         ]
 
 

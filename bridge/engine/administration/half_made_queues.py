@@ -83,7 +83,7 @@ class HalfMadeQueues:
                 with await self._administration.channel(path) as channel:
                     await channel.declarations.delete_queue(name)
                 log.warning("queue.half_made name=%s", name)
-                self._made_again.note(f"the queue {name!r}")
+                self._made_again.note(f"the queue {name!r}", "killed while it made that")
 
     async def _half_made(self, base: str) -> list[str]:
         """Return the half-made ones among the queues of an entity."""

@@ -58,10 +58,10 @@ class StreamTail:
         Only behind a read that has known the stream: another one would look like it then.
         """
         if self._is_again and not self._has_marks and self._last is not None:
-            # While RabbitMQ has an alarm nothing is written: the next reader then stands shorter.
+            # While RabbitMQ has an alarm nothing is written, and readers stand shorter.
             with suppress(ServerBusy):
-                self._has_marks = True
                 await self._mark(max(UNACKED - 1 - self._last, 0))
+                self._has_marks = True
 
     @property
     def is_known(self) -> bool:

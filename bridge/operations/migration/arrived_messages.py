@@ -12,7 +12,7 @@ import hashlib
 from contextlib import suppress
 
 from bridge.operations.migration.copy_effects import DIGEST_BYTES
-from bridge.operations.migration.verification import fingerprint
+from bridge.operations.migration.verification import compared_values
 from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10.errors import DecodeError
 
@@ -62,9 +62,7 @@ class ArrivedMessages:
 
 
 def _content(message: RemoteMessage) -> bytes:
-    digest = hashlib.blake2b(
-        fingerprint(message, is_dead=False).digests["body"], digest_size=DIGEST_BYTES
-    )
+    digest = hashlib.blake2b(compared_values(message)["body"], digest_size=DIGEST_BYTES)
     with suppress(DecodeError):
         digest.update(repr(message.message_id).encode())
     return digest.digest()

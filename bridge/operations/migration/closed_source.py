@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridge.model import entity as model
+from bridge.operations.migration.command_words import command_words
 from bridge.operations.migration.state_counts import StateCounts
 
 
@@ -47,9 +48,7 @@ def _has_sessions(entity: model.Entity) -> bool:
 
 
 def _text(entity: model.Entity, what: str) -> str:
-    names = entity.path.replace("/Subscriptions/", " ")
-    kind = type(entity).__name__.lower()
     return (
         f"it is {entity.status.value} at the source, so {what}: make it Active there, while "
-        f"nothing sends or receives (`busbridge update {kind} {names} --status Active`)."
+        f"nothing sends or receives (`busbridge update {command_words(entity)} --status Active`)."
     )

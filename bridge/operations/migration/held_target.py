@@ -8,6 +8,7 @@ from typing import Literal
 
 from bridge.model import entity as model
 from bridge.operations.count_text import counted
+from bridge.operations.migration.command_words import command_words
 from bridge.operations.migration.findings import FindingLevel, MigrationFinding
 from bridge.operations.migration.state_counts import StateCounts
 
@@ -67,10 +68,8 @@ def _held(entity: model.Entity, hold: TargetHold) -> str:
         return f"{text} It has verified all: do not give up, or what was scheduled may be lost."
     if hold.by == "renumber":
         return f"{text} To give up, give it with --give-up."
-    names = entity.path.replace("/Subscriptions/", " ")
-    kind = type(entity).__name__.lower()
     return (
-        f"{text} To give up, delete the target's (`busbridge delete {kind} {names} -n "
+        f"{text} To give up, delete the target's (`busbridge delete {command_words(entity)} -n "
         f"{hold.target}`): the source has everything. Do not purge it."
     )
 

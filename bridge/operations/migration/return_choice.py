@@ -87,10 +87,10 @@ def choose(
             continue
         is_since = _is_made_since(paths, recorded, created, made_at_source)
         copied = [one for one in paths if one in recorded or own not in recorded]
-        told = [] if is_since and returns else no_way_back(paths, recorded)
-        told = told or (
-            [] if is_since and returns else not_copied(copied, recorded, created, made_at_source)
-        )
+        told: list[str] = []
+        if not (is_since and returns):
+            told = no_way_back(paths, recorded)
+            told = told or not_copied(copied, recorded, created, made_at_source)
         told = told or list(_misfits(paths, ours, theirs))
         told = told or list(_disabled([ours[one] for one in paths], "source"))
         told = told or list(_disabled([theirs[one] for one in paths], "target"))
