@@ -4,6 +4,10 @@
 sees the names that the SDKs use. `x-busbridge-` names are the bridge's own.
 """
 
+from __future__ import annotations
+
+from bridge.wire.table import Table
+
 SEQUENCE_NUMBER = "x-opt-sequence-number"
 """Signed 64-bit ('l'): the entity's sequence number."""
 
@@ -181,3 +185,12 @@ def is_reserved(name: str) -> bool:
 def is_application_key(name: str) -> bool:
     """Whether an application property may have this name: not Azure's, RabbitMQ's, the bridge's."""
     return name not in BROKER_ONLY and not name.startswith(_AZURE_OR_BROKER)
+
+
+def application_fields(table: Table) -> Table:
+    """Return the headers that are application properties: see `is_application_key`."""
+    return {
+        name: field
+        for name, field in table.items()
+        if name not in BROKER_ONLY and not name.startswith(_AZURE_OR_BROKER)
+    }

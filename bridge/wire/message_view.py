@@ -18,8 +18,8 @@ from bridge.wire.amqp10.types import read_value
 from bridge.wire.basic import Properties, Table, shown_string, text_in
 from bridge.wire.envelope import Item
 from bridge.wire.filter_values import as_text, from_amqp, from_field, span_of, time_of
+from bridge.wire.headers import application_fields
 from bridge.wire.mapping import sections as part
-from bridge.wire.mapping.inward import application_fields
 from bridge.wire.mapping.names import BASIC_PROPERTIES, HEADER_PROPERTIES, PROPERTY_NAMES
 from bridge.wire.mapping.outward import APP_ID_PROPERTY, exact_sections
 

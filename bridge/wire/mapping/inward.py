@@ -69,11 +69,6 @@ class Inward:
     session_id: str | None
 
 
-def application_fields(table: Table) -> Table:
-    """Return the headers that are application properties."""
-    return {name: field for name, field in table.items() if is_application_key(name)}
-
-
 def record_from_message(raw: bytes, *, new_message_id: str) -> Inward:
     """Return the record of one encoded AMQP 1.0 message.
 

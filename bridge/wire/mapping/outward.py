@@ -22,7 +22,7 @@ from bridge.wire.amqp10.primitives import (
     encode_uint,
 )
 from bridge.wire.basic import FieldValue, Properties, Table, bytes_in, integer_in
-from bridge.wire.headers import is_application_key
+from bridge.wire.headers import application_fields, is_application_key
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.decimals import WriteDecimal, shown_value
 from bridge.wire.mapping.fields import (
@@ -36,7 +36,7 @@ from bridge.wire.mapping.fields import (
     timestamp_of,
     utf8,
 )
-from bridge.wire.mapping.inward import UINT_MAX, application_fields
+from bridge.wire.mapping.inward import UINT_MAX
 from bridge.wire.mapping.names import SENDER_ANNOTATIONS, SERVICE_ANNOTATIONS
 from bridge.wire.mapping.order import in_order, set_order
 from bridge.wire.mapping.properties import properties_section, text_or_null
