@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from queue import Empty, Queue
+from typing import Any
 
 from bridge.broker.node.ports import Ports
 from bridge.testing.http_answers import http_answer
@@ -67,7 +68,7 @@ class Bridge:
     def start(self, **environment: str) -> None:
         """Start the process; return after its `ready` line."""
         printed: Queue[str | None] = Queue()
-        self._process = subprocess.Popen(
+        self._process = self._begin(
             [sys.executable, "-m", self._program, self._command, *self._arguments],
             env={**os.environ, "BUSBRIDGE_DRAIN": "0", **self._environment, **environment},
             stdin=subprocess.DEVNULL,
@@ -128,6 +129,9 @@ class Bridge:
     def get(self, path: str) -> str:
         """Send a GET to the admin port; return the body of a 200."""
         return http_answer(self.admin_url + path).decode()
+
+    def _begin(self, line: list[str], **options: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(line, **options)
 
     def _end(self, number: signal.Signals, *, within_s: float) -> int:
         if self._process is None:

@@ -14,6 +14,7 @@ import pytest
 
 from bridge.cli.main import main
 from tests.fixtures.administration import KEY
+from tests.fixtures.prepared import Process
 
 WITHIN_S = 120.0
 
@@ -87,7 +88,7 @@ class Busbridge:
     def start(self, *words: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         """Start a command in a process of its own; its output goes into pipes, unbuffered."""
         pipe = subprocess.PIPE
-        return subprocess.Popen(self.line(*words), stdin=stdin, stdout=pipe, stderr=pipe, bufsize=0)
+        return Process(self.line(*words), stdin=stdin, stdout=pipe, stderr=pipe, bufsize=0)
 
     def end(self, process: subprocess.Popen[bytes], given: bytes | None = None) -> Said:
         """Wait for the end of a process; `given` is written to its standard input."""

@@ -30,8 +30,10 @@ from bridge.model.access import sign
 from bridge.testing.http_answers import http_answer
 from bridge.topology.definitions import namespace_parameter_name
 from tests.acceptance.sdk import client_of, receive, send, take
+from tests.fixtures import unkilled
 from tests.fixtures.bridge import Bridge, StartBridge, bridge_of
 from tests.fixtures.broker import Broker
+from tests.fixtures.prepared import Process
 from tests.fixtures.waiting import ENDS_S, eventually
 
 ENTITIES = {"orders": {"LockDuration": "PT30S", "MaxDeliveryCount": 10}}
@@ -60,15 +62,20 @@ def serve(
     *arguments: str, environment: Mapping[str, str] | None = None, within_s: float = 120
 ) -> subprocess.CompletedProcess[str]:
     """Run a `serve` that is expected to end by itself."""
-    return subprocess.run(
+    pipe = subprocess.PIPE
+    with Process(
         [sys.executable, "-m", "bridge.cli.main", "serve", *arguments],
         env={**os.environ, **(environment or {})},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=pipe,
+        stderr=pipe,
         text=True,
-        timeout=within_s,
-        check=False,
-    )
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=within_s)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def expect_sentence(done: subprocess.CompletedProcess[str], code: int, *parts: str) -> None:
@@ -90,12 +97,17 @@ def connection_string(port: int, name: str, key: str) -> str:
     )
 
 
-def test_the_ready_line_holds_the_connection_string(start_bridge: StartBridge) -> None:
-    """It is what an SDK needs, as it stands, with the well-known key."""
-    bridge = start_bridge()
-
-    expected = connection_string(bridge.port, "RootManageSharedAccessKey", "SAS_KEY_VALUE")
-    assert bridge.connection_string == expected
+def test_the_ready_line_holds_the_connection_string(
+    broker: Broker, vhost: str, config: Path
+) -> None:
+    """It is what an SDK needs, as it stands, with the well-known key; the process is a new one."""
+    bridge = bridge_of(broker, vhost, config=config, program=unkilled.__name__)
+    bridge.start()
+    try:
+        expected = connection_string(bridge.port, "RootManageSharedAccessKey", "SAS_KEY_VALUE")
+        assert bridge.connection_string == expected
+    finally:
+        bridge.kill()
 
 
 def test_what_a_file_defines_forwards(start_bridge: StartBridge, tmp_path: Path) -> None:
