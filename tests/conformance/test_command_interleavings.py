@@ -37,6 +37,7 @@ from tests.bench.memory_namespace import MemoryNamespace
 from tests.conformance.door import connection_string
 from tests.conformance.remote import WAIT_S, Waits, remote
 from tests.conformance.served import gateway
+from tests.fixtures.examples import examples
 from tests.fixtures.scripted_server import ScriptedServer, rejected, scripted_server
 from tests.fixtures.tap import (
     BUSY,
@@ -199,7 +200,7 @@ def case(
     )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     fates=st.lists(st.sampled_from(FATES), max_size=14).filter(
         lambda each: " ".join(each).count("interrupt") <= 1
@@ -349,7 +350,7 @@ def received(
     return example(way=way, count=5, happenings=[*happenings], lines_max=lines_max, round_=round_)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     way=st.sampled_from([*DONE_OF]),
     count=st.integers(1, 8),

@@ -19,6 +19,7 @@ from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.performatives import Accepted, Released
 from bridge.wire.amqp10.scalars import Int
 from tests.conformance.remote import QUICK, WAIT_S, plain_address, remote, text
+from tests.fixtures.examples import examples
 from tests.fixtures.scripted_server import ScriptedServer, rejected, scripted_server
 from tests.fixtures.waiting import until
 
@@ -248,7 +249,7 @@ class Node:
     count=st.integers(1, 15),
     delays=st.lists(st.integers(0, 3), min_size=15, max_size=15),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @example(fates=["late", "late", "reply"], count=3, delays=[0] * 15)
 @example(fates=["nothing", "unreadable", "late"], count=4, delays=[0] * 15)
 async def test_each_request_has_its_own_reply_or_knows_whether_it_was_carried_out(

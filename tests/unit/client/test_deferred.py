@@ -32,6 +32,7 @@ from bridge.topology import names
 from bridge.wire.basic import Properties, Table, decode_table
 from bridge.wire.record import Record
 from bridge.wire.reply import encode_done, encode_found, encode_refused
+from tests.fixtures.examples import examples
 from tests.fixtures.scripted_wire import ScriptedChannel, ScriptedWire
 
 DELETES = ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -357,5 +358,7 @@ class DeferredMachine(RuleBasedStateMachine):
             assert set(self.had.values()) <= {1}
 
 
-DeferredMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+DeferredMachine.TestCase.settings = settings(
+    max_examples=examples(80), stateful_step_count=30, deadline=None
+)
 TestDeferred = DeferredMachine.TestCase

@@ -28,6 +28,7 @@ from bridge.topology.capabilities import Capabilities
 from bridge.topology.description import DescribedEntity
 from bridge.wire import stamp
 from bridge.wire.basic import Properties
+from tests.fixtures.examples import examples
 from tests.fixtures.scripted_wire import ScriptedWire
 
 QUEUE = Queue(name="orders")
@@ -412,5 +413,7 @@ class DeletingMachine(RuleBasedStateMachine):
         assert sorted(self.had + self.ready) == list(range(1, self.sent + 1))
 
 
-DeletingMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+DeletingMachine.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=30, deadline=None
+)
 TestDeleting = DeletingMachine.TestCase

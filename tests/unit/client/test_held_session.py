@@ -18,6 +18,7 @@ from bridge.client.exceptions import SessionLockLostError
 from bridge.message.received import Received
 from bridge.wire.basic import Properties
 from bridge.wire.record import Record
+from tests.fixtures.examples import examples
 from tests.fixtures.scripted_wire import ScriptedWire
 
 RECORD = Record(Properties(), b"")
@@ -186,7 +187,9 @@ class SessionMachine(RuleBasedStateMachine):
         assert sorted(numbers) == list(range(1, self.sent + 1))
 
 
-SessionMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+SessionMachine.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=30, deadline=None
+)
 TestSession = SessionMachine.TestCase
 
 

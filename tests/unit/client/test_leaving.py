@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from bridge.client.constants import ServiceBusReceiveMode
 from bridge.client.core.wire import Delivery, Unsettled
 from bridge.message.received import Received
+from tests.fixtures.examples import examples
 from tests.fixtures.scripted_wire import ScriptedWire
 from tests.unit.client.test_entity_receiver import a_delivery, a_receiver
 
@@ -251,5 +252,7 @@ class LeavingMachine(RuleBasedStateMachine):
         self.nothing_that_was_settled_is_forgotten()
 
 
-LeavingMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
+LeavingMachine.TestCase.settings = settings(
+    max_examples=examples(150), stateful_step_count=20, deadline=None
+)
 TestLeaving = LeavingMachine.TestCase

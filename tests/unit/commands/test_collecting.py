@@ -12,12 +12,13 @@ from bridge.commands.batching import Batching, Numbered
 from bridge.commands.collecting import collected
 from bridge.commands.message_source import LineRefused
 from bridge.remote.message import RemoteMessage
+from tests.fixtures.examples import examples
 
 LINGER_S = 0.001
 PAUSES_S = {"at once": None, "soon": 0.0, "late": 0.004}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     pauses=st.lists(st.sampled_from(sorted(PAUSES_S)), max_size=12),
     size=st.integers(1, 4),

@@ -12,6 +12,7 @@ from bridge.commands.copy_sending import CopySending, CopyToSend
 from bridge.relay.machine.effects import Accepted, Failed, Refused, SendOutcome
 from bridge.relay.running.outlet import Outlet
 from bridge.remote.message import RemoteMessage
+from tests.fixtures.examples import examples
 
 OUTCOMES = ("accepted", "refused", "away", "doubt", "lost answer", "rights")
 
@@ -59,7 +60,7 @@ def copy(line: int) -> CopyToSend:
     return CopyToSend(RemoteMessage(body=body), line, 0, line)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.integers(0, 30),
     st.lists(st.sampled_from(OUTCOMES), max_size=12),

@@ -20,6 +20,7 @@ from bridge.remote.management import LockedByNumber, RemoteManagement
 from bridge.remote.message import RemoteMessage
 from bridge.remote.outcomes import Complete, Release, RemoteOutcome
 from bridge.wire.amqp10.message_properties import MessageProperties
+from tests.fixtures.examples import examples
 
 MEANT, OTHER = "meant", "other"
 
@@ -132,7 +133,7 @@ STEPS = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.dictionaries(st.integers(1, 30), st.sampled_from([MEANT, OTHER]), max_size=12),
     st.lists(st.tuples(STEPS, st.integers(0, 30)), max_size=30),

@@ -31,6 +31,7 @@ from bridge.machine.sessions.sessions import Sessions
 from bridge.model.errors import OperationTimeout, ServerBusy, SessionCannotBeLocked
 from bridge.model.name import EntityPath
 from bridge.wire.sessions import Key
+from tests.fixtures.examples import examples
 
 PATH = EntityPath("orders")
 NOW_MS = 1_000
@@ -209,7 +210,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(STEPS, st.integers(0, SHARDS))
 def test_a_session_has_one_receiver_and_a_grant_that_is_given_back_leaves_no_trace(
     steps: list[tuple[str, int]], here: int

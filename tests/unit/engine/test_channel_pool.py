@@ -16,6 +16,7 @@ from bridge.broker.connection.pool import Pool
 from bridge.broker.connection.receiving_channel import ReceivingChannel
 from bridge.engine.receiving.channel_pool import RETURNING, ChannelPool
 from bridge.message.channels import RETIRE_S, REUSED, SPENT, ChannelLimits
+from tests.fixtures.examples import examples
 from tests.fixtures.model_broker import ClockLoop, ModelBroker
 
 EVER_S = 4 * RPC_TIMEOUT_S
@@ -191,7 +192,7 @@ def run(steps: list[tuple[str, int]], limits: ChannelLimits) -> None:
 @given(steps=STEPS)
 @example(steps=[("fetch", 0), ("slow", 0), ("give_back", 0), ("wait", 3), ("answer", 0)])
 @example(steps=[("fetch", 0), ("slow", 0), ("give_back", 0), ("retire", 0), ("wait", 1)])
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_receivers_go_on_once_rabbitmq_has_taken_back_what_was_returned(
     limits: ChannelLimits, steps: list[tuple[str, int]]
 ) -> None:

@@ -32,6 +32,7 @@ from bridge.wire import envelope
 from bridge.wire.basic import Properties, text
 from bridge.wire.envelope import Envelope, Operation
 from bridge.wire.record import Record
+from tests.fixtures.examples import examples
 from tests.fixtures.model_broker import ClockLoop, ModelBroker, Verdict
 
 PLAIN = Queue(name="plain")
@@ -251,7 +252,7 @@ async def told_and_stored(steps: list[Step]) -> tuple[Senders, list[Envelope]]:
         ("stored all", 0),
     ]
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_each_message_of_a_group_is_told_the_truth(steps: list[Step]) -> None:
     """Accepted: stored once; refused: never stored; within a link and an entity in order."""
     with asyncio.Runner(loop_factory=ClockLoop) as runner:
@@ -300,7 +301,7 @@ EACH = st.tuples(
         ("stored all", 0),
     ]
 )
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_a_batch_that_is_made_one_by_one_is_whole_and_told_the_truth(steps: list[Step]) -> None:
     """Beside groups, with turns of the loop between its messages, while its entity changes.
 

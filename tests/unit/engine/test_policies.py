@@ -19,6 +19,7 @@ from bridge.topology.definitions import with_entity
 from bridge.topology.parts import QUORUM
 from bridge.topology.policy import winners
 from bridge.topology.resources import Policy, Queue
+from tests.fixtures.examples import examples
 
 NAMES = [f"{letter}{'-of-a-long-name' * 12}" for letter in "abcdefgh"]
 """So long that a pattern holds five at most."""
@@ -179,7 +180,7 @@ async def run(steps: list[Step], chance: st.DataObject, *, bridges: int, fails: 
 
 
 @given(STEPS, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_at_the_end_every_queue_has_its_own_settings(
     steps: list[Step], chance: st.DataObject
 ) -> None:
@@ -188,7 +189,7 @@ def test_at_the_end_every_queue_has_its_own_settings(
 
 
 @given(STEPS, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_what_one_bridge_has_answered_is_in_force(steps: list[Step], chance: st.DataObject) -> None:
     """Its changes at once, with late answers: none waits for a poll to be whole."""
     asyncio.run(run(steps, chance, bridges=1, fails=False))

@@ -16,6 +16,7 @@ from bridge.broker.handover import Publish
 from bridge.engine.sending.sender import CONFIRM_WAIT_S, Sender
 from bridge.model.errors import OperationTimeout, ServerBusy
 from bridge.wire.basic import Properties
+from tests.fixtures.examples import examples
 from tests.fixtures.model_broker import ClockLoop, ModelBroker, Verdict
 
 PLAIN = Properties(delivery_mode=2).encode()
@@ -160,7 +161,7 @@ async def tell(steps: list[Step]) -> tuple[Senders, Counter[bytes]]:
 @example([("twin", 0), ("twin", 0), ("late", 0), ("returned", 0), ("confirm", 0)])
 @example([("burst", 0), ("burst", 0), ("lose", 2)])
 @example([("burst", 0), ("burst", 0), ("wait", 2), ("stored all", 0), ("stored all", 0)])
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_what_is_told_refused_is_never_stored(steps: list[Step]) -> None:
     """And what is told accepted is; each sender is told in time, however long RabbitMQ hangs."""
     with asyncio.Runner(loop_factory=ClockLoop) as runner:

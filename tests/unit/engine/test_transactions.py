@@ -54,6 +54,7 @@ from bridge.wire.commits import INQUIRY_BYTES, CommitVerdict
 from bridge.wire.envelope import Item
 from bridge.wire.record import Record
 from bridge.wire.reply import Done, decode_reply
+from tests.fixtures.examples import examples
 from tests.fixtures.model_broker import ClockLoop
 
 QUEUE = Queue(name="orders", lock_duration_ms=5_000)
@@ -435,7 +436,7 @@ async def carry_out(steps: Sequence[Step]) -> tuple[World, list[Transaction]]:
 
 
 @given(STEPS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @example([("receive", 0), ("pin", 0), ("late", 0), ("commit", 0), ("wait", 3), ("wait", 3)])
 @example(
     [

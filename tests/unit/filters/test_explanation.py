@@ -11,6 +11,7 @@ from bridge.model.filters.explanation import Explanation, explain
 from bridge.model.filters.rules import compile_filter
 from bridge.model.rules import typed_value
 from bridge.wire.basic import Properties
+from tests.fixtures.examples import examples
 from tests.unit.filters.subjects import GUID, message
 
 ORDER = message(Properties(type="order"), Color="red", size=5, nothing=None)
@@ -139,7 +140,7 @@ FILTERS = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(expression=FILTERS)
 def test_whatever_the_filter_the_engine_decides_and_each_no_has_a_reason(expression: str) -> None:
     """No reason where it takes the message, and none that is empty."""

@@ -22,6 +22,7 @@ from bridge.model.rules import EXPRESSION_LENGTH_MAX
 from bridge.wire.envelope import Item
 from bridge.wire.message_view import MessageView
 from bridge.wire.rule_copy import changed_copy
+from tests.fixtures.examples import examples
 from tests.unit.filters.subjects import GUID, message, rules, selected
 
 COST_MAX_S = 0.3
@@ -87,7 +88,7 @@ def within_bounds(make: Callable[..., object], *arguments: object) -> None:
     assert any(cost_s(make, *arguments) < COST_MAX_S for _ in range(3))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join) | st.text(max_size=200))
 @example("(" * EXPRESSION_LENGTH_MAX)
 @example("NOT " * 256)

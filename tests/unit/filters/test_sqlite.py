@@ -27,6 +27,7 @@ from bridge.model.filters.errors import FilterException
 from bridge.model.filters.evaluation import compile_condition, compile_expression
 from bridge.model.filters.expression import Comparison
 from bridge.model.filters.parser import parse_filter
+from tests.fixtures.examples import examples
 from tests.unit.filters.subjects import GUID, message, rules
 
 NUMBERS = ("i", "[j k]", "user.d", '"E"')
@@ -125,7 +126,7 @@ def _ask(sqlite: sqlite3.Connection, expression: str, row: tuple[Any, ...]) -> b
     return None if found is None else bool(found)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(expression=conditions, row=rows)
 def test_sqlite_gives_the_same_answer(
     sqlite: sqlite3.Connection, expression: str, row: tuple[Any, ...]
@@ -165,7 +166,7 @@ def test_and_binds_more_than_or_and_not_more_than_both(
     assert found == _ask(sqlite, expression, row)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(expression=number, row=rows)
 def test_arithmetic_gives_the_same_number(
     sqlite: sqlite3.Connection, expression: str, row: tuple[Any, ...]

@@ -14,6 +14,7 @@ from bridge.model.filters.message import SYSTEM_PROPERTIES, Property
 from bridge.model.filters.parser import parse_filter
 from bridge.model.filters.text import text_of, value_text
 from bridge.model.rule_values import Span, Text
+from tests.fixtures.examples import examples
 
 NAMES = st.sampled_from(["color", "in", "a b", "a]b", "1st", "größe", "_x", "size"])
 PROPERTIES = NAMES.map(lambda name: Property(False, name.lower())) | st.sampled_from(
@@ -67,7 +68,7 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(node=CONDITIONS)
 def test_the_text_of_a_filter_reads_as_the_same_filter(node: tree.Predicate) -> None:
     """With no parentheses missing, whatever stands in whatever."""

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.machine.queue.forwarding_order import ForwardingOrder
+from tests.fixtures.examples import examples
 
 MOST = 64
 HELD = 8
@@ -108,7 +109,7 @@ class Source:
 
 
 @given(STEPS, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_what_is_forwarded_is_there_once_and_in_order(
     steps: list[tuple[str, int]], chance: st.DataObject
 ) -> None:

@@ -31,6 +31,7 @@ from bridge.machine.usage.use_reports import REPORT_MS, UseReports
 from bridge.model.duration import MAX_MS
 from bridge.model.entity import EntityStatus, Queue, Rule, SqlFilter, Subscription, Topic
 from bridge.model.errors import ArgumentOutOfRange
+from tests.fixtures.examples import examples
 
 MINUTE_MS = 60_000
 IDLE_MS = 5 * MINUTE_MS
@@ -315,5 +316,7 @@ class Bridges(RuleBasedStateMachine):
             assert all(b - a >= REPORT_MS for a, b in itertools.pairwise(told))
 
 
-Bridges.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Bridges.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 test_never_early_and_a_minute_late_at_most = Bridges.TestCase

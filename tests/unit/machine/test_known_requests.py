@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.machine.amqp10.known_requests import ANSWERED_MAX, KnownRequests, RequestArrival
+from tests.fixtures.examples import examples
 
 KEY = (1, b"a")
 
@@ -87,7 +88,7 @@ ANSWERED = 3
 REPLIES = 20
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(st.tuples(st.sampled_from(["arrive", "answer"]), st.integers(0, 7), st.integers(0, 9)))
 )

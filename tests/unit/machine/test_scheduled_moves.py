@@ -20,6 +20,7 @@ from bridge.wire import envelope, headers, stamp
 from bridge.wire.basic import Properties
 from bridge.wire.envelope import Item, Operation
 from bridge.wire.reply import Done, decode_reply
+from tests.fixtures.examples import examples
 from tests.unit.machine.test_sequencer_under_kills import (
     BARE,
     SequencerUnderKills,
@@ -118,11 +119,13 @@ class MovesOfTopicUnderKills(Moves, TopicUnderKills):
 
 
 TestMovesUnderKills = MovesUnderKills.TestCase
-TestMovesUnderKills.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestMovesUnderKills.settings = settings(
+    max_examples=examples(200), stateful_step_count=30, deadline=None
+)
 
 TestMovesOfTopicUnderKills = MovesOfTopicUnderKills.TestCase
 TestMovesOfTopicUnderKills.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None
+    max_examples=examples(60), stateful_step_count=30, deadline=None
 )
 
 

@@ -23,6 +23,7 @@ from bridge.machine.inbox.standbys import (
 )
 from bridge.topology import names
 from bridge.topology.shards import in_order_of_choice
+from tests.fixtures.examples import examples
 
 NAMES = [f"orders-{number}" for number in range(1_000)]
 BRIDGES = st.lists(st.binary(min_size=16, max_size=16), min_size=2, max_size=6, unique=True)
@@ -420,4 +421,4 @@ class Bridges(RuleBasedStateMachine):
 
 
 TestBridges = Bridges.TestCase
-TestBridges.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestBridges.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)

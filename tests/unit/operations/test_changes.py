@@ -17,6 +17,7 @@ from bridge.wire.amqp10.primitives import NULL, encode_list, encode_uint
 from bridge.wire.amqp10.scalars import Long, Symbol, Timestamp
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.sections import descriptor
+from tests.fixtures.examples import examples
 from tests.unit.operations.test_exact_lines import LONG_BODY
 from tests.unit.operations.test_message_lines import messages
 
@@ -107,7 +108,7 @@ def test_fields_and_properties_are_set_and_removed() -> None:
     assert sent["message_id"] == "m1"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(messages())
 def test_a_property_that_is_set_leaves_every_other_byte(message: RemoteMessage) -> None:
     """Of a message of any kind, in whatever encodings."""

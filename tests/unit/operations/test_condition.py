@@ -15,6 +15,7 @@ from bridge.remote.body_path import BodyPath
 from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10 import scalars
 from bridge.wire.amqp10.message_properties import MessageProperties
+from tests.fixtures.examples import examples
 from tests.unit.operations.test_changes import NO_SUBJECT
 
 ORDER = RemoteMessage.of(
@@ -159,7 +160,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(value=VALUES, data=st.data())
 def test_whatever_is_in_a_body_a_path_finds_it(value: Any, data: st.DataObject) -> None:
     """By names in quotes, and by places; the same value as JSON has there."""

@@ -54,6 +54,7 @@ from bridge.operations.migration.kept_messages import OVERHEAD_BYTES
 from bridge.operations.migration.message_ledger import PlaceLedger
 from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10.scalars import Int, Long, Timestamp
+from tests.fixtures.examples import examples
 
 FAR_MS = 10_000_000
 """When scheduled messages are due."""
@@ -448,7 +449,7 @@ KEPT = st.sampled_from((0, 3, 1_000))
 
 
 @given(sources=ENTITIES, steps=STEPS, page=st.integers(1, 4), kept=KEPT)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_killed_at_any_step_the_target_has_what_the_source_had(
     sources: list[Side], steps: list[tuple[int, str, str]], page: int, kept: int
 ) -> None:
@@ -521,7 +522,7 @@ def change(source: Side, what: str, at: int) -> None:
     at=st.integers(0, 20),
     kept=KEPT,
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_nothing_may_be_received_at_the_target_that_the_source_has_not(
     sources: list[Side], steps: list[tuple[int, str]], at: int, kept: int
 ) -> None:
@@ -550,7 +551,7 @@ def test_nothing_may_be_received_at_the_target_that_the_source_has_not(
     what=st.sampled_from(("receive", "set state", "clear state")),
     kept=KEPT,
 )
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_a_message_that_goes_while_it_is_read_once_more_stops_the_run_or_is_at_both(
     sources: list[Side], steps: list[int], when: int, what: str, kept: int
 ) -> None:

@@ -52,6 +52,7 @@ from bridge.operations.migration.side_ledger import SideLedger
 from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10.message_properties import MessageProperties
 from bridge.wire.amqp10.scalars import Int, Long, Timestamp
+from tests.fixtures.examples import examples
 
 COPIED_MS = 1_000
 """The source's messages were enqueued before, and were copied then."""
@@ -396,7 +397,7 @@ DOUBTS = st.lists(st.sampled_from(("", "stored", "lost", "late")), max_size=6)
 
 
 @given(world=worlds(), faults=FAULTS, doubts=DOUBTS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_what_the_target_has_settled_is_nowhere_and_all_else_at_the_source_once(
     world: World, faults: dict[int, str], doubts: list[str]
 ) -> None:

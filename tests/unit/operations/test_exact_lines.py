@@ -16,6 +16,7 @@ from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10.primitives import encode_map, encode_symbol
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.sections import descriptor
+from tests.fixtures.examples import examples
 from tests.unit.operations.test_message_lines import NOW_MS, messages
 
 LONG_BODY = descriptor(part.DATA) + b"\xb0" + (5).to_bytes(4, "big") + b"hello"
@@ -31,7 +32,7 @@ LONG_PROPERTIES = (
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(messages(), st.booleans())
 def test_a_message_comes_back_byte_for_byte(message: RemoteMessage, is_long: bool) -> None:
     """Whatever encodings its sender chose, and in whatever order its annotations stand."""

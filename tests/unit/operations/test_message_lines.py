@@ -23,6 +23,7 @@ from bridge.wire.amqp10.writing import encode
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.names import SERVICE_ANNOTATIONS
 from bridge.wire.mapping.sections import descriptor, split_sections
+from tests.fixtures.examples import examples
 from tests.unit.operations.amqp_values import ENCODED_SCALARS, SCALARS, SYMBOLS, TEXTS
 
 NOW_MS = 1_795_737_600_000
@@ -118,7 +119,7 @@ def without_order(message: RemoteMessage) -> tuple[object, ...]:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(message=messages())
 def test_every_message_is_the_same_behind_its_line(message: RemoteMessage) -> None:
     """Each section, with the types of all values; only the order of annotations is not kept."""
@@ -126,7 +127,7 @@ def test_every_message_is_the_same_behind_its_line(message: RemoteMessage) -> No
     assert without_order(found) == without_order(message)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(message=messages())
 def test_what_the_service_sets_is_not_sent_again(message: RemoteMessage) -> None:
     """A received message's line can be sent: without its number, times, lock and counts."""

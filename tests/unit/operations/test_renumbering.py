@@ -39,6 +39,7 @@ from bridge.operations.migration.state_counts import sent_bytes
 from bridge.relay.plan.relayed_message import SEQUENCE
 from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10.scalars import Int, Long, Timestamp
+from tests.fixtures.examples import examples
 from tests.unit.operations.test_entity_copy import (
     ENTITIES,
     QUEUE,
@@ -176,7 +177,7 @@ OWN = st.lists(st.sets(st.integers(1, 60), max_size=8), min_size=1, max_size=3)
 
 
 @given(sources=ENTITIES, own=OWN, states=STATES, steps=STEPS, page=st.integers(1, 4))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_killed_at_any_step_copies_stand_once_behind_the_targets_own(
     sources: list[Side],
     own: list[set[int]],

@@ -14,10 +14,11 @@ from bridge.wire.amqp10 import scalars
 from bridge.wire.amqp10.primitives import encode_map
 from bridge.wire.amqp10.types import Array
 from bridge.wire.amqp10.writing import encode
+from tests.fixtures.examples import examples
 from tests.unit.operations.amqp_values import encoded
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(raw=encoded())
 def test_every_value_is_the_same_behind_the_way_to_json_and_back(raw: bytes) -> None:
     """The text that goes into a file is read as it was written, type by type."""

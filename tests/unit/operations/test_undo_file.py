@@ -26,6 +26,7 @@ from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10.primitives import encode_map, encode_symbol
 from bridge.wire.mapping import sections as part
 from bridge.wire.mapping.sections import descriptor
+from tests.fixtures.examples import examples
 from tests.unit.operations.test_changes import DEAD, NOW_MS
 from tests.unit.operations.test_message_lines import messages
 
@@ -72,7 +73,7 @@ def test_the_same_command_goes_on_with_its_file_and_no_other_does() -> None:
         assert not HEAD.is_continued_by(replace(HEAD, **other))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(messages())
 def test_a_message_comes_back_as_it_was(message: RemoteMessage) -> None:
     """Byte for byte, with what the service had set."""
@@ -125,7 +126,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(STEPS, st.data())
 def test_wherever_a_command_is_killed_no_fate_is_wrong(
     steps: list[tuple[int, str]], data: st.DataObject
@@ -204,7 +205,7 @@ def is_sent(message: RemoteMessage) -> bool:
     return not message.unread
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(messages(), max_size=6), st.data())
 def test_each_copy_is_found_once_in_any_order(
     originals: list[RemoteMessage], data: st.DataObject

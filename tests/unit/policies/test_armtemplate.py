@@ -17,6 +17,7 @@ from policies.readers.arm import expression
 from policies.readers.arm.evaluation import Scope
 from policies.readers.arm.unresolved import is_unresolved, reason
 from policies.readers.reading import Reading
+from tests.fixtures.examples import examples
 
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 QUEUES = "Microsoft.ServiceBus/namespaces/queues"
@@ -136,7 +137,7 @@ def test_what_cannot_be_known_says_why(text: str, why: str) -> None:
     assert why == reason(value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.text("[]()'.,?ab1 {}-", max_size=30))
 def test_no_text_breaks_the_expression_parser(text: str) -> None:
     """Any text in brackets is an expression or is refused as none."""

@@ -12,6 +12,7 @@ from bridge.topology import definitions
 from bridge.topology.diff import Action
 from policies import plan, plan_summary, plan_text
 from policies.plan_summary import SHARED
+from tests.fixtures.examples import examples
 from tests.unit.policies.test_plan import between, theirs
 from tests.unit.topology.entities import namespaces
 
@@ -120,7 +121,7 @@ def test_a_plan_without_steps_has_no_table() -> None:
     assert plan_summary.table(above) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(namespaces(), namespaces())
 def test_the_rows_add_up_to_the_plan(before: model.Namespace, after: model.Namespace) -> None:
     """Each step is in one row, each new entity is new, and each that goes is removed."""

@@ -36,6 +36,7 @@ from policies.writers.hcl import quote as hcl_quote
 from policies.writers.labels import label
 from policies.writers.output import Written
 from policies.writers.script import Command, Unquotable
+from tests.fixtures.examples import examples
 from tests.unit.policies.windows import Cmd, arguments
 from tests.unit.policies.windows import powershell as run_powershell
 from tests.unit.topology.entities import namespaces
@@ -66,7 +67,7 @@ def wanted(namespace: model.Namespace, *, vhost: str = "/", version: str = "4.3"
     return Wanted(topology=replace(topology, parameters=parameters), vhost=vhost, target=target)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(namespaces())
 def test_any_model_survives_a_definitions_file(namespace: model.Namespace) -> None:
     """Reading a written definitions JSON gives the same topology and the same namespace."""
@@ -81,7 +82,7 @@ def test_any_model_survives_a_definitions_file(namespace: model.Namespace) -> No
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(namespaces(), st.sampled_from(sorted(WRITERS)))
 def test_the_same_input_gives_the_same_bytes(namespace: model.Namespace, to: str) -> None:
     """And no writer fails on any model."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bridge.relay.machine.entity_order import LOCK_MS_MAX, LOOK_MS, EntityOrder
 from bridge.relay.machine.lowest import PARTITION_SHIFT
+from tests.fixtures.examples import examples
 
 PAGE = 3
 
@@ -155,7 +156,7 @@ class World:
         assert not self.there, f"held up: {self.there}, waiting for {self.awaited}"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.integers(0, 15), st.sets(st.integers(1, 15)), st.lists(ACTIONS, max_size=60))
 def test_the_order_stands_and_goes_on(
     count: int, locked: set[int], actions: list[tuple[str, Any]]

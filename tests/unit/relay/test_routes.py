@@ -24,6 +24,7 @@ from bridge.relay.plan.source_identity import LOCK_CHARACTERS_MAX, lock_name, so
 from bridge.remote.message import RemoteMessage
 from bridge.remote.message_view import RemoteMessageView
 from bridge.wire.relay_source import SOURCE_CHARACTERS_MAX
+from tests.fixtures.examples import examples
 from tests.unit.relay.files import file_of, route
 
 COLOURS = file_of(
@@ -249,7 +250,7 @@ def test_a_circle_of_what_dies_in_it_is_found_apart() -> None:
 IDS = st.text("ab._%/", min_size=1, max_size=4)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(IDS, max_size=4), IDS)
 def test_the_rule_keeps_out_what_has_been_at_the_target(ids: list[str], target: str) -> None:
     """And nothing else, whatever is alike in the names."""

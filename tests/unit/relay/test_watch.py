@@ -16,6 +16,7 @@ from bridge.remote.errors import RemoteError
 from bridge.remote.management import RemoteManagement
 from bridge.remote.message import STATES, RemoteMessage
 from bridge.wire.amqp10.scalars import Int, Long
+from tests.fixtures.examples import examples
 
 
 class PeekedQueue:
@@ -92,7 +93,7 @@ def test_what_an_entity_has_deferred_is_looked_at_once() -> None:
     assert source.told == 4 * PAGE + 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["new", "die", "defer", "done"]), st.integers(0, 9))))
 def test_nothing_below_what_is_told_can_come(steps: list[tuple[str, int]]) -> None:
     """Of a dead-letter queue, whatever is dead-lettered, deferred and completed in any order."""

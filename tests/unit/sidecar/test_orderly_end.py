@@ -27,6 +27,7 @@ from bridge.sidecar.shared_connection import SharedConnection
 from bridge.wire.basic import Properties
 from bridge.wire.envelope import Item
 from bridge.wire.journal import BucketState
+from tests.fixtures.examples import examples
 from tests.fixtures.model_broker import ClockLoop, ModelBroker, Verdict
 
 QUEUE = Queue(name="orders")
@@ -226,7 +227,7 @@ async def led(steps: list[tuple[str, int]]) -> tuple[Term, ModelBroker]:
 @example([("submit", 0), ("leave", 0), ("refused", 0)])
 @example([("copy", 0), ("late", 0), ("leave", 0), ("wait", 1), ("copy", 0), ("confirm", 0)])
 @example([("submit", 0), ("submit", 0), ("late", 0), ("leave", 0), ("lose", 2)])
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_a_term_that_ends_in_order_leaves_nothing_to_be_published_again(
     steps: list[tuple[str, int]],
 ) -> None:

@@ -27,6 +27,7 @@ from bridge.machine.amqp10.events import (
 from bridge.machine.amqp10.limits import Limits
 from bridge.machine.amqp10.link import OutgoingDelivery, OutgoingLink
 from bridge.wire.amqp10.performatives import Accepted, Modified, Rejected, Released, Source, Target
+from tests.fixtures.examples import examples
 from tests.unit.machine.amqp10.pair import Pair
 
 OUTCOMES: list[Any] = [Accepted(), Released(), Modified(True), Rejected()]
@@ -267,7 +268,7 @@ class Run:
 
 
 @given(st.lists(ACTIONS, min_size=40, max_size=150))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_each_message_is_accounted_for(actions: list[tuple[str, int]]) -> None:
     """Whatever crosses on the way.
 

@@ -25,6 +25,7 @@ from bridge.wire.amqp10.performatives import (
     Released,
     Transfer,
 )
+from tests.fixtures.examples import examples
 from tests.unit.machine.amqp10.peer import MESSAGE_BYTES_MAX, Peer
 
 FIRST = 0x40000000
@@ -199,5 +200,7 @@ class Conversation(RuleBasedStateMachine):
         assert self.peer.endpoint.output_bytes == 0
 
 
-Conversation.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Conversation.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 TestConversation = Conversation.TestCase

@@ -8,6 +8,7 @@ from hypothesis.stateful import invariant, rule
 
 from bridge.machine.credit.clustered_gets import CONSUMERS_MAX, CROWDED_S, HELD_MIN, ClusteredGets
 from bridge.machine.credit.effects import Get, Look
+from tests.fixtures.examples import examples
 from tests.unit.machine.credit.rabbitmq import Fetched, QueueModel
 
 
@@ -88,5 +89,5 @@ class ClusteredGetsModel(QueueModel):
 
 TestClusteredGetsAgainstRabbitMQ = ClusteredGetsModel.TestCase
 TestClusteredGetsAgainstRabbitMQ.settings = settings(
-    max_examples=100, stateful_step_count=60, deadline=None
+    max_examples=examples(100), stateful_step_count=60, deadline=None
 )

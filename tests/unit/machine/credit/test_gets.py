@@ -15,6 +15,7 @@ from bridge.machine.credit.gets import (
     Gets,
 )
 from bridge.machine.credit.read_ahead import AHEAD_MAX
+from tests.fixtures.examples import examples
 from tests.unit.machine.credit.rabbitmq import Fetched, QueueModel
 
 
@@ -157,4 +158,6 @@ class GetsModel(QueueModel):
 
 
 TestGetsAgainstRabbitMQ = GetsModel.TestCase
-TestGetsAgainstRabbitMQ.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestGetsAgainstRabbitMQ.settings = settings(
+    max_examples=examples(100), stateful_step_count=60, deadline=None
+)

@@ -13,6 +13,7 @@ from bridge.machine.credit.effects import Close, Deliver, Get, Look, Open, Retur
 from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, FAST_ROUNDS, LINGER_S, PROMPT_ROUNDS
 from bridge.machine.credit.window_bounds import LOOKS_MAX, PASSED_ON_MAX, SILENT_S
 from bridge.machine.credit.windows import Windows
+from tests.fixtures.examples import examples
 from tests.unit.machine.credit.rabbitmq import Fetched, QueueModel
 
 FIRST = PROMPT_ROUNDS + 2
@@ -511,7 +512,7 @@ class ApartModel(WindowsModel):
         assert "get" not in [what for what, _, _ in self.commands] or self.credit.buffered
 
 
-SETTINGS = settings(max_examples=100, stateful_step_count=60, deadline=None)
+SETTINGS = settings(max_examples=examples(100), stateful_step_count=60, deadline=None)
 TestWindowsAgainstRabbitMQ = WindowsModel.TestCase
 TestWindowsAgainstRabbitMQ.settings = SETTINGS
 TestApartAgainstRabbitMQ = ApartModel.TestCase

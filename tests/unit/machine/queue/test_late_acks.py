@@ -23,6 +23,7 @@ from bridge.machine.queue.fate import Rules
 from bridge.machine.queue.late_acks import HELD_S
 from bridge.machine.queue.queue import QueueMachine
 from bridge.machine.queue.settled import SettledMemory
+from tests.fixtures.examples import examples
 from tests.unit.machine.queue.test_queue import DELIVERIES, Copy, Message, Model, copy_of
 
 
@@ -319,4 +320,4 @@ class DeletingModel(Model):
 
 
 TestDeleting = DeletingModel.TestCase
-TestDeleting.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestDeleting.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)

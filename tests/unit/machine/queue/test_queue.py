@@ -27,6 +27,7 @@ from bridge.machine.queue.late_acks import HELD_S
 from bridge.machine.queue.queue import QueueMachine
 from bridge.machine.queue.second_copies import Identity, Left
 from bridge.machine.queue.settled import SettledMemory
+from tests.fixtures.examples import examples
 from tests.unit.machine.credit.rabbitmq import QueueModel
 
 DELIVERIES = 4
@@ -563,7 +564,7 @@ class ClusteredGetsModel(Model):
         return True
 
 
-SETTINGS = settings(max_examples=100, stateful_step_count=60, deadline=None)
+SETTINGS = settings(max_examples=examples(100), stateful_step_count=60, deadline=None)
 TestQueue = Model.TestCase
 TestQueue.settings = SETTINGS
 TestQueueApart = ApartModel.TestCase

@@ -17,6 +17,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from bridge.machine.credit.strategy import Strategy
 from bridge.machine.credit.windows import Windows
+from tests.fixtures.examples import examples
 from tests.unit.machine.queue.test_queue import Model
 
 
@@ -222,7 +223,7 @@ class LibraryModel(DeletingModel):
         self.commands = deque([*mine, *others])
 
 
-SETTINGS = settings(max_examples=100, stateful_step_count=20, deadline=None)
+SETTINGS = settings(max_examples=examples(100), stateful_step_count=20, deadline=None)
 TestDeleting = DeletingModel.TestCase
 TestDeleting.settings = SETTINGS
 TestLibrary = LibraryModel.TestCase

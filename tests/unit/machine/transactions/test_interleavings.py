@@ -36,6 +36,7 @@ from bridge.wire.amqp10.performatives import (
     Declared,
     TransactionalState,
 )
+from tests.fixtures.examples import examples
 from tests.unit.machine.transactions.operations import (
     ACROSS,
     BUSY,
@@ -427,4 +428,6 @@ class TransactionsMachine(RuleBasedStateMachine):
 
 
 TestTransactions = TransactionsMachine.TestCase
-TestTransactions.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestTransactions.settings = settings(
+    max_examples=examples(200), stateful_step_count=50, deadline=None
+)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bridge.model.errors import ArgumentError
 from bridge.wire.atom.descriptions import described_kind, read_entity, read_rule
 from bridge.wire.atom.documents import BODY_BYTES_MAX, read_description
+from tests.fixtures.examples import examples
 
 LONG_S = 1.0
 """A tenth of it is the limit; this separates what is linear from what is not on a busy machine."""
@@ -85,7 +86,7 @@ def test_what_is_too_long_is_not_parsed() -> None:
         read_description(b"<" * (BODY_BYTES_MAX + 1))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.one_of(st.binary(max_size=200), st.text(alphabet="<>/&;a\"'=x: ", max_size=60)))
 def test_whatever_comes_is_read_or_refused(noise: bytes | str) -> None:
     """Nothing but our own error comes out."""
