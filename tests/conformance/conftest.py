@@ -22,10 +22,11 @@ def door() -> Iterator[Door]:
         yield running
 
 
-@pytest.fixture
-def certified(tmp_path: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="session")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for localhost and a name of Azure's, and its key."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    folder = tmp_path_factory.mktemp("certified")
+    key, certificate = folder / "key.pem", folder / "cert.pem"
     subject = [
         "-subj",
         "/CN=localhost",
