@@ -155,7 +155,7 @@ def test_a_message_that_is_missing_and_one_that_is_strange_fail_the_run(
 
     intruder = threading.Thread(target=intrude)
     intruder.start()
-    words = ("--work", "send", "--messages", "1000000", "--seconds", "10", "--rounds", "1")
+    words = ("--work", "send", "--messages", "1000000", "--seconds", "6", "--rounds", "1")
     said = plain("bench", *words, "--yes")
     intruder.join(120)
     assert len(taken) == 1

@@ -166,7 +166,7 @@ def test_killed_half_way_it_goes_on_and_nothing_is_lost_or_there_twice(
     busbridge: Busbridge,
 ) -> None:
     """Three kills; a bridge numbers each copy once."""
-    count = 1_500
+    count = 600
     defer(busbridge, "killed", count)
     words = ("deferred", "release", "killed", "--yes")
 

@@ -21,7 +21,7 @@ ENTITIES = {
     ),
     "unique": {**LOCK, "RequiresDuplicateDetection": True},
 }
-COUNT = 5_000
+COUNT = 2_000
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_what_went_to_one_namespace_is_not_taken_for_done_in_another(
     waiting(second, "both", 3)
 
 
-def test_an_import_of_5000_that_is_killed_goes_on(busbridge: Busbridge, tmp_path: Path) -> None:
+def test_an_import_of_2000_that_is_killed_goes_on(busbridge: Busbridge, tmp_path: Path) -> None:
     """Each is there once, in order, byte for byte."""
     given = lines(*({**order(at), "body": f"order {at} " + "x" * 500} for at in range(COUNT)))
     busbridge.done("send", "many", given=given)

@@ -262,7 +262,7 @@ def spread(count: int) -> list[RemoteMessage]:
 async def test_nothing_is_lost_or_doubled_when_the_bridge_is_killed(start_bridge: Any) -> None:
     """A run that is in doubt sends the same again, until it is answered; and behind it all."""
     bridge = start_bridge()
-    source = spread(1_200)
+    source = spread(600)
     async with remote(bridge, patience=Patience(total_s=WAIT_S)) as namespace:
         management = await namespace.management(KILLED)
         await management.hold(RUN)

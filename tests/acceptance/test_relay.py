@@ -39,6 +39,7 @@ SHORT = {"LockDuration": "PT5S", "MaxDeliveryCount": 2000}
 QUEUES = {
     "loose": SHORT,
     "ordered": SHORT,
+    "handed": SHORT,
     "sessions": {**SHORT, "RequiresSession": True},
     "dying": SHORT,
     "died": SHORT,
@@ -99,7 +100,7 @@ def config_in(folder: Path) -> Path:
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def bridges(broker: Broker, config: Path) -> Iterator[tuple[Bridge, Bridge]]:
     """Two bridges, each on a virtual host of its own."""
     with broker.fresh_vhost() as first, broker.fresh_vhost() as second:
@@ -401,6 +402,7 @@ async def test_of_two_processes_one_has_an_order_and_the_other_takes_over(
     """The second stands by; when the first is killed, everything goes on in its order."""
     azure, local = bridges
     routes = FILE[FILE.index("[[routes]]") :].split("[[routes]]")[2]
+    routes = routes.replace("ordered", "handed")
     text = 'control = "azure/busbridge-relay"\n' + SIDES + "[[routes]]" + routes + "rate = 100\n"
     folders = [tmp_path / each for each in "ab"]
     for each in folders:
@@ -408,7 +410,7 @@ async def test_of_two_processes_one_has_an_order_and_the_other_takes_over(
     first, second = (relay_between(azure, local, each, text) for each in folders)
     async with remote(azure) as source, remote(local) as target:
         await in_batches(
-            await source.sender("ordered"), [message(f"ordered-{each}") for each in range(ORDERED)]
+            await source.sender("handed"), [message(f"handed-{each}") for each in range(ORDERED)]
         )
         try:
             first.start()
@@ -418,11 +420,11 @@ async def test_of_two_processes_one_has_an_order_and_the_other_takes_over(
             first.kill()
 
             async def has_all() -> bool:
-                return len(await peeked(target, "ordered")) >= ORDERED
+                return len(await peeked(target, "handed")) >= ORDERED
 
             await until(has_all)
-            found = [str(each.message_id) for each in await peeked(target, "ordered")]
-            assert found == [f"ordered-{each}" for each in range(ORDERED)]
+            found = [str(each.message_id) for each in await peeked(target, "handed")]
+            assert found == [f"handed-{each}" for each in range(ORDERED)]
         finally:
             first.kill()
             second.kill()

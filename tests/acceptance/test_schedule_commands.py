@@ -267,7 +267,7 @@ def test_an_interrupt_leaves_no_message_twice_and_the_last_line_goes_on(
     busbridge: Busbridge,
 ) -> None:
     """The message that is under way is finished; none is lost, or moved a second time."""
-    count = 300
+    count = 120
     schedule(busbridge, "stop", count)
     process = busbridge.start("schedule", "move", "stop", "--by", "PT1H", "--yes")
     assert process.stdout is not None
@@ -285,7 +285,7 @@ def test_an_interrupt_leaves_no_message_twice_and_the_last_line_goes_on(
 
 def test_an_interrupted_move_goes_on_within_its_limit(busbridge: Busbridge) -> None:
     """The last line bounds what is left by numbers: the limit would count anew."""
-    count, limit = 300, 200
+    count, limit = 120, 80
     schedule(busbridge, "limit", count)
     words = ("schedule", "move", "limit", "--limit", str(limit), "--yes")
     process = busbridge.start(*words, "--to", LATER)
