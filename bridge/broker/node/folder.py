@@ -72,6 +72,7 @@ class NodeFolder:
         configuration: Mapping[str, str],
         plugins: Sequence[str],
         cookie: str | None,
+        erlang_arguments: Sequence[str] = (),
     ) -> None:
         """Describe the folder; see `Node`. `name` is the node's whole name, with its host."""
         self.console = path / "log" / "console"
@@ -80,6 +81,7 @@ class NodeFolder:
         self._name = name
         self._configuration = configuration
         self._plugins = tuple(plugins)
+        self._arguments = (*ERLANG_ARGUMENTS, *erlang_arguments)
         self._wanted_cookie = cookie
         self._cookie_file = path / "home" / ".erlang.cookie"
         self._lock: IO[str] | None = None
@@ -189,7 +191,7 @@ class NodeFolder:
             has_epmd: the node has an epmd of this process, and may not start one that nobody ends.
         """
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("RABBITMQ_", "ERL_"))}
-        arguments: tuple[str, ...] = ERLANG_ARGUMENTS
+        arguments = self._arguments
         if PROC_SELF.exists():
             arguments += "-eval", ending_without_parent()
             if has_epmd:

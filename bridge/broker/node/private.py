@@ -59,6 +59,7 @@ class Node:
         management_port: int = 0,
         epmd_port: int = 0,
         cookie: str | None = None,
+        erlang_arguments: Sequence[str] = (),
     ) -> None:
         """Describe a node.
 
@@ -73,6 +74,7 @@ class Node:
             management_port: HTTP port, 0 for the folder's own.
             epmd_port: port of an epmd that another node of this process has started.
             cookie: Erlang cookie; the nodes of a cluster share one. None keeps the folder's.
+            erlang_arguments: flags of `erl` behind `ERLANG_ARGUMENTS`.
         """
         self.folder = folder.absolute()
         self.name = f"{name}@localhost"
@@ -88,6 +90,7 @@ class Node:
             configuration=CONFIGURATION | dict(configuration or {}),
             plugins=plugins,
             cookie=cookie,
+            erlang_arguments=erlang_arguments,
         )
         self._port = port
         self._management_port = management_port
