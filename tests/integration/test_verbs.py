@@ -51,10 +51,21 @@ QUEUES = (
 )
 
 
+OF_EVERY_KIND = pytest.mark.parametrize("queues", [QUEUES], ids=["queues of every kind"])
+
+
+@pytest.fixture
+def queues() -> tuple[model.Queue, ...]:
+    """What the bridge has, unless a test is `OF_EVERY_KIND`."""
+    return QUEUES[:1]
+
+
 @pytest_asyncio.fixture
-async def door(endpoint: Endpoint, broker: Broker) -> AsyncIterator[Door]:
-    """A bridge with queues of every kind."""
-    async with open_door(endpoint, broker.management_url, *QUEUES) as opened:
+async def door(
+    endpoint: Endpoint, broker: Broker, queues: tuple[model.Queue, ...]
+) -> AsyncIterator[Door]:
+    """A bridge with queues."""
+    async with open_door(endpoint, broker.management_url, *queues) as opened:
         yield opened
 
 
@@ -81,6 +92,7 @@ async def test_a_scheduled_message_has_a_number_at_once_and_comes_at_its_time(do
     await door.complete(*received)
 
 
+@OF_EVERY_KIND
 async def test_what_holds_nothing_stores_nothing(door: Door) -> None:
     """An empty batch, schedule or cancel is done at once, and takes no number."""
     await door.namespace.send(door.path, [])
@@ -147,6 +159,7 @@ def _reason(record: Record) -> tuple[str, str]:
     return reason, description
 
 
+@OF_EVERY_KIND
 async def test_an_expired_message_is_dropped_where_the_entity_says_so(
     door: Door, confirming: Channel
 ) -> None:
@@ -344,6 +357,7 @@ async def test_an_entity_keeps_its_incarnation_and_one_made_anew_has_another(
     assert again.record.body == b"a"
 
 
+@OF_EVERY_KIND
 @pytest.mark.parametrize(
     ("entity", "sends", "receives"),
     [("off", False, False), ("no-sends", False, True), ("no-receives", True, False)],
@@ -365,6 +379,7 @@ async def test_a_status_forbids_what_it_says(
             door.client(path=path)
 
 
+@OF_EVERY_KIND
 async def test_what_may_not_enter_is_refused(door: Door) -> None:
     """No session id, too large, headers that RabbitMQ cannot take, no such entity."""
     refusals: list[tuple[str, Outgoing, type[ServiceBusError]]] = [
@@ -382,6 +397,7 @@ async def test_what_may_not_enter_is_refused(door: Door) -> None:
         await door.namespace.send(door.dead_letters, [outgoing("a")])
 
 
+@OF_EVERY_KIND
 async def test_applying_updates_and_refuses_what_is_fixed(door: Door) -> None:
     """Settings that can change are changed at once; RequiresSession is fixed at the creation."""
     changed = model.Queue(name="orders", lock_duration_ms=30_000, max_delivery_count=2)
@@ -502,6 +518,7 @@ async def test_a_sequencer_that_fails_again_and_again_is_a_reason_not_to_be_read
     await until(lambda: any("'orders' fails again" in each for each in door.sidecar.reasons))
 
 
+@OF_EVERY_KIND
 async def test_an_entity_that_is_removed_is_looked_after_no_more(
     door: Door, vhost: str, confirming: Channel
 ) -> None:
