@@ -174,7 +174,7 @@ async def load(door: Door, case: Case, is_over: Callable[[], bool]) -> None:
         with contextlib.suppress(ServiceBusError, BrokerError):
             await door.namespace.send(EntityPath(case.name), [message])
             case.sent.append(str(number))
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
 
 
 async def destroyed_and_named(door: Door, case: Case, channel: Channel, broker: HttpBroker) -> None:

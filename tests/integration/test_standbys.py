@@ -121,7 +121,7 @@ class Load:
                     )
                     channel.basic_publish(names.front(name), "", raw, properties, mandatory=True)
                     self._sent[name].append(body)
-                if self._over.wait(0.05):
+                if self._over.wait(0.15):
                     return
 
     def judge(self) -> None:
