@@ -162,6 +162,7 @@ def test_those_of_a_subscription_go_to_its_topic_or_to_it_alone(busbridge: Busbr
     active(busbridge, "events", "ledger", count=3)
 
 
+@pytest.mark.long
 def test_killed_half_way_it_goes_on_and_nothing_is_lost_or_there_twice(
     busbridge: Busbridge,
 ) -> None:

@@ -23,7 +23,7 @@ WAITS = ("migrate", "run", "--from", "here", "--to", "there", "--yes", "--still"
 ENDS_S = 40.0
 """A lease of 10 s, and the command itself."""
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

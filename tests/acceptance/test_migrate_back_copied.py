@@ -17,7 +17,7 @@ from tests.fixtures.waiting import eventually
 
 QUEUES: dict[str, dict[str, Any]] = {"anew": {}, "unmoved": {}, "before": {}}
 TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit"}]}
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

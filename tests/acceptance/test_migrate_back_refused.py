@@ -33,7 +33,7 @@ QUEUES: dict[str, dict[str, Any]] = {
 }
 TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit", "Properties": LOCK}]}
 EXTRA = "events/Subscriptions/extra"
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

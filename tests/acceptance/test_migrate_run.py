@@ -299,6 +299,7 @@ def test_a_run_that_is_killed_while_it_cancels_goes_on_with_that(
     check_moved(bridges, "cancelled", before)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("run")
 def test_a_terminal_asks_and_shows_a_table(
     bridges: tuple[Bridge, Bridge], monkeypatch: pytest.MonkeyPatch

@@ -108,6 +108,7 @@ def test_a_message_of_the_limit_is_sent_and_scheduled(
                 expect_silence(receiver)
 
 
+@pytest.mark.long
 def test_a_message_of_100_mb(bridge: Bridge, admin: ServiceBusAdministrationClient) -> None:
     """The private RabbitMQ, and that of the compose file, take the largest message of Premium."""
     largest = unique("largest")

@@ -260,7 +260,7 @@ async def test_an_owner_asks_what_was_decided_about_a_pin_that_nobody_ends(
                 assert await state_of(owner) == b"old"
 
 
-@pytest.mark.parametrize("lost", ["before", "decided", "set"])
+@pytest.mark.parametrize("lost", [pytest.param("before", marks=pytest.mark.long), "decided", "set"])
 async def test_the_next_owner_sets_what_was_decided_once(
     endpoint: Endpoint, broker: Broker, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
