@@ -20,13 +20,12 @@ from tests.acceptance.lanes import LANES, lane_of
 from tests.acceptance.sdk import receive
 from tests.fixtures.waiting import eventually
 
-_LOCKED = {"LockDuration": "PT1M", "MaxDeliveryCount": 10}
+_LOCKED = {"LockDuration": "PT5M", "MaxDeliveryCount": 10}
 MODES = list(ServiceBusReceiveMode)
 ENTITIES = {f"plain-{mode.value}": _LOCKED for mode in MODES}
 ENTITIES |= {f"session-{mode.value}": _LOCKED | {"RequiresSession": True} for mode in MODES}
 ENTITIES |= {
-    f"{kind}-deferred-{mode.value}": _LOCKED
-    | {"LockDuration": "PT5M", "RequiresSession": kind == "session"}
+    f"{kind}-deferred-{mode.value}": _LOCKED | {"RequiresSession": kind == "session"}
     for kind in ("plain", "session")
     for mode in MODES
 }
