@@ -63,6 +63,8 @@ class Channel:
         is_closed: whether it is closed; RabbitMQ has taken back its unsettled messages.
         on_closed: called once with the reason.
         keeper: takes the channel at the end of a short exchange, for the next one.
+        is_closed_by_rabbitmq: RabbitMQ has closed it, and may still send frames of it
+            (docs/rabbitmq-faults.md: frames-of-closed).
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Channel:
         transport: Transport,
         number: int,
         *,
-        on_free: Callable[[int], None],
+        on_free: Callable[[Channel], None],
         timeout_s: float = RPC_TIMEOUT_S,
         confirm_timeout_s: float = CONFIRM_TIMEOUT_S,
     ) -> None:
@@ -89,6 +91,8 @@ class Channel:
         self.closed = asyncio.Event()
         self.on_closed: Callable[[BrokerError], None] | None = None
         self.keeper: Callable[[Channel], None] | None = None
+        self.is_closed_by_rabbitmq = False
+        self._is_live = False
         self._on_free = on_free
         self._close_timeout_s = min(timeout_s, CLOSE_TIMEOUT_S)
         self._content: tuple[int, object, PendingCall | None] | None = None
@@ -222,10 +226,14 @@ class Channel:
     def on_method(self, raw: bytes, start: int, end: int) -> None:
         """Take a method frame."""
         method: int = _METHOD_ID.unpack_from(raw, start)[0]
-        if self.close_reason is not None:
-            self._on_method_while_closing(method)
-            return
-        if self._content is not None:
+        if not self._is_live:
+            if self.close_reason is not None:
+                self._on_method_while_closing(method)
+                return
+            if method not in (wire.CHANNEL_OPEN_OK, wire.CHANNEL_CLOSE):
+                return  # of an earlier channel of this number
+            self._is_live = True
+        if self._content is not None and method != wire.CHANNEL_CLOSE:
             raise ValueError("a method where a message's content was due")
         if method == wire.BASIC_DELIVER:
             self._content = method, self.consumers.read_deliver(raw, start, end), None
@@ -243,7 +251,7 @@ class Channel:
         match method.number:
             case wire.CHANNEL_CLOSE:
                 code, text = cast("tuple[int, str]", arguments[:2])
-                self._transport.write(wire.method_frame(self.number, wire.CHANNEL_CLOSE_OK))
+                self._answer_close()
                 self.finish(channel_closed(code, text))
                 self._free()
             case wire.BASIC_CANCEL:
@@ -262,13 +270,17 @@ class Channel:
     def _on_method_while_closing(self, method: int) -> None:
         """Ignore every method after channel.close, but channel.close and channel.close-ok."""
         if method == wire.CHANNEL_CLOSE:
-            self._transport.write(wire.method_frame(self.number, wire.CHANNEL_CLOSE_OK))
+            self._answer_close()
         elif method == wire.CHANNEL_CLOSE_OK:
             self._free()
 
+    def _answer_close(self) -> None:
+        self.is_closed_by_rabbitmq = True
+        self._transport.write(wire.method_frame(self.number, wire.CHANNEL_CLOSE_OK))
+
     def on_header(self, raw: bytes, start: int, end: int) -> None:
         """Take a content header frame."""
-        if self.close_reason is not None:
+        if not self._is_live:
             return
         if self._content is None or self._missing:
             raise ValueError("a content header that nothing announced")
@@ -282,7 +294,7 @@ class Channel:
 
     def on_body(self, raw: bytes, start: int, end: int) -> None:
         """Take a body frame."""
-        if self.close_reason is not None:
+        if not self._is_live:
             return
         length = end - start
         missing = self._missing - length
@@ -336,7 +348,7 @@ class Channel:
     def _free(self) -> None:
         if self._closing is not None and not self._closing.done():
             self._closing.set_result(None)
-        self._on_free(self.number)
+        self._on_free(self)
 
     def finish(self, error: BrokerError) -> None:
         """Mark the channel as closed and fail its open questions, publishes and barrier.
@@ -349,6 +361,7 @@ class Channel:
             return
         self.close_reason = error
         self.is_closed = True
+        self._is_live = False
         self._calls.close(error)
         self._content = None
         self._chunks.clear()

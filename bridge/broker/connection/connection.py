@@ -9,7 +9,9 @@ from typing import Any, cast
 
 from bridge.broker.connection.calls import RPC_TIMEOUT_S
 from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.channel_numbers import CHANNELS_MAX_DEFAULT, ChannelNumbers
 from bridge.broker.connection.endpoint import Endpoint
+from bridge.broker.connection.frame_handler import Discarding
 from bridge.broker.connection.publisher import CONFIRM_TIMEOUT_S
 from bridge.broker.connection.transport import FRAME_MAX_DEFAULT, Transport
 from bridge.broker.errors import BrokerError, ConnectionLost, LoginRefused, TlsRefused, TooOld
@@ -26,9 +28,11 @@ OPEN_TIMEOUT_S = 15.0
 CLOSE_TIMEOUT_S = 5.0
 """How long RabbitMQ may take to answer a close. While it blocks the connection it does not read."""
 
-_CHANNELS_MAX_DEFAULT = 2_047
 _PRODUCT = "busbridge"
 _LOGIN_REFUSALS = frozenset((403, 530))
+
+_DISCARDING = Discarding()
+"""Takes what RabbitMQ sends of channels that it has closed."""
 
 _CAPABILITIES = (
     "authentication_failure_close",
@@ -68,8 +72,7 @@ class Connection:
         self._transport = Transport(self._on_lost)
         self._transport.handlers[0] = self
         self._channels: dict[int, Channel] = {}
-        self._free: list[int] = []
-        self._channel_max = _CHANNELS_MAX_DEFAULT
+        self._numbers = ChannelNumbers()
         self._awaited: asyncio.Future[wire.Method] | None = None
         self._awaited_numbers: tuple[int, ...] = ()
 
@@ -178,7 +181,7 @@ class Connection:
         Raises:
             BrokerError: half of all channels are in use; the other half is for `channel`.
         """
-        if len(self._channels) >= self._channel_max // 2:
+        if len(self._channels) >= self._numbers.most // 2:
             raise BrokerError(504, f"half of the channels of {self.name} are in use")
         channel = self._channel(owner)
         channel.open()
@@ -187,9 +190,9 @@ class Connection:
     def _channel(self, owner: str) -> Channel:
         if self.close_reason is not None:
             raise self.close_reason.again()
-        number = self._free.pop() if self._free else len(self._channels) + 1
-        if number > self._channel_max:
-            raise BrokerError(504, f"all {self._channel_max} channels of {self.name} are in use")
+        number = self._numbers.take()
+        if number is None:
+            raise BrokerError(504, f"all {self._numbers.most} channels of {self.name} are in use")
         channel = Channel(
             self._transport,
             number,
@@ -280,12 +283,12 @@ class Connection:
         }
 
     def _tune(self, channel_max: int, frame_max: int, heartbeat_s: int, wanted_s: float) -> None:
-        self._channel_max = channel_max or _CHANNELS_MAX_DEFAULT
+        self._numbers.most = channel_max or CHANNELS_MAX_DEFAULT
         frame_max = frame_max or FRAME_MAX_DEFAULT
         self._transport.payload_max = frame_max - wire.FRAME_OVERHEAD
         # RabbitMQ counts in whole seconds.
         told_s = max(1, round(wanted_s)) if wanted_s else 0
-        self._write(wire.CONNECTION_TUNE_OK, self._channel_max, frame_max, told_s)
+        self._write(wire.CONNECTION_TUNE_OK, self._numbers.most, frame_max, told_s)
         self._transport.start_heartbeats(wanted_s)
 
     def _write(self, method: int, *arguments: object) -> None:
@@ -331,10 +334,16 @@ class Connection:
         if self.on_blocked is not None:
             self._notify(self.on_blocked, is_blocked, reason)
 
-    def _on_free(self, number: int) -> None:
-        if self._channels.pop(number, None) is not None:
+    def _on_free(self, channel: Channel) -> None:
+        number, is_late = channel.number, channel.is_closed_by_rabbitmq
+        if self._channels.get(number) is not channel:
+            return
+        del self._channels[number]
+        if is_late:
+            self._transport.handlers[number] = _DISCARDING
+        else:
             del self._transport.handlers[number]
-            self._free.append(number)
+        self._numbers.give_back(number, rests=is_late)
 
     def _on_lost(self, error: ConnectionLost) -> None:
         self.close_reason = error

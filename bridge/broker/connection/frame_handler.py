@@ -1,4 +1,4 @@
-"""The interface that takes the frames of one channel."""
+"""The interface that takes the frames of one channel, and what takes those of an ended one."""
 
 from __future__ import annotations
 
@@ -16,3 +16,12 @@ class FrameHandler(Protocol):
 
     def on_body(self, raw: bytes, start: int, end: int) -> None:
         """Take a body frame."""
+
+
+class Discarding:
+    """Drops the frames of channels that RabbitMQ has closed (docs/rabbitmq-faults.md)."""
+
+    def on_method(self, raw: bytes, start: int, end: int) -> None:
+        """Drop a method frame."""
+
+    on_header = on_body = on_method
