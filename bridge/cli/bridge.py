@@ -31,6 +31,7 @@ from bridge.broker.reconnect import is_permanent
 from bridge.cli.build import BUILD
 from bridge.cli.config import applied
 from bridge.cli.measures import families
+from bridge.cli.overdue import Overdue
 from bridge.cli.progress import StartProgress
 from bridge.cli.rabbitmq import rabbitmq_of
 from bridge.cli.settings import Settings
@@ -275,19 +276,23 @@ class BridgeParts:
 
 @asynccontextmanager
 async def bridge_of(
-    settings: Settings, config: model.Namespace | None, supervisor: Supervisor | None = None
+    settings: Settings,
+    config: model.Namespace | None,
+    supervisor: Supervisor | None = None,
+    overdue: Overdue | None = None,
 ) -> AsyncIterator[BridgeParts]:
     """Yield a bridge before its start; at the end all its parts have stopped.
 
     Args:
         config: entities to create or update.
         supervisor: keeps running what is meant to run until the stop.
+        overdue: ends the process when its stop takes too long.
 
     Raises:
         SettingsError: no RabbitMQ is given or installed.
         BrokerError: RabbitMQ's management API refuses, or cannot be reached.
     """
-    stopping, supervisor = Stopping(), supervisor or Supervisor()
+    stopping, supervisor = Stopping(overdue), supervisor or Supervisor()
     asyncio.get_running_loop().set_exception_handler(supervisor.note_unhandled)
     async with AsyncExitStack() as parts:
         parts.push_async_callback(stopping.end_rest)

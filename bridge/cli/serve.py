@@ -14,6 +14,7 @@ from bridge.cli.certified import Certified, certify
 from bridge.cli.config import read_config
 from bridge.cli.listening import listen
 from bridge.cli.logs import start_logging
+from bridge.cli.overdue import Overdue
 from bridge.cli.process import run_to_end
 from bridge.cli.settings import Settings, read_settings
 from bridge.gateway.client.settings import GatewaySettings as GatewaySettings
@@ -62,7 +63,7 @@ async def _serve(
     listeners: _Listeners,
     certified: Certified,
 ) -> None:
-    async with bridge_of(settings, config) as bridge:
+    async with bridge_of(settings, config, overdue=Overdue()) as bridge:
         access = Access(policy)
         service = Service(bridge.operations, access, on_authorized=authorize)
         messages = Messages(bridge.namespace, access)

@@ -13,6 +13,7 @@ from bridge.cli.config import read_config
 from bridge.cli.listening import listen
 from bridge.cli.logs import start_logging
 from bridge.cli.options import add_options
+from bridge.cli.overdue import Overdue
 from bridge.cli.process import run_to_end
 from bridge.cli.settings import Settings, read_settings
 from bridge.commands.parser import add_examples
@@ -65,7 +66,7 @@ async def _work(
 ) -> None:
     from bridge.cli.bridge import bridge_of  # with the packages of the extra `serve`
 
-    async with bridge_of(settings, config) as bridge:
+    async with bridge_of(settings, config, overdue=Overdue()) as bridge:
         await bridge.start(listener)
         print(await bridge.ready(listener), flush=True)
         await bridge.serve()

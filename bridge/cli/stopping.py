@@ -1,4 +1,7 @@
-"""Orderly stop of the process: signals, the drain, and then less than five seconds in all."""
+"""Orderly stop of the process: signals, the drain, and then less than five seconds in all.
+
+What does not end is named in the log and left behind; the process is gone in the end (`overdue`).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from bridge.background import pending
 from bridge.broker.errors import BrokerError
+from bridge.cli.overdue import Overdue
 
 _log = logging.getLogger("busbridge.serve")
 
@@ -22,6 +27,9 @@ STEP_S = 2.0
 STEP_MIN_S = 0.1
 """Minimum time for a part when earlier parts have used up the time."""
 
+CANCELS_MAX = 10
+"""So often a task is cancelled; what then goes on is left behind."""
+
 LOOK_S = 0.05
 """The time between two looks at what clients have to finish."""
 
@@ -31,9 +39,13 @@ class Stopping:
 
     A signal during the start cancels the starting task; later it ends `wait`. SIGINT, or a second
     signal, ends the drain as well.
+
+    Args:
+        overdue: ends the process when the stop takes too long, from the drain on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, overdue: Overdue | None = None) -> None:
+        self._overdue = overdue
         self._asked = asyncio.Event()
         self._hurried = asyncio.Event()
         self._deadline_s: float | None = None
@@ -48,6 +60,7 @@ class Stopping:
         now_s = asyncio.get_running_loop().time()
         if self._deadline_s is None:
             self._deadline_s = now_s + STOP_S
+            self._count()
         return max(STEP_MIN_S, min(STEP_S, self._deadline_s - now_s))
 
     def started(self) -> None:
@@ -107,22 +120,35 @@ class Stopping:
 
     async def end_rest(self) -> None:
         """Cancel all tasks left behind by the parts: the loop would wait for them."""
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        await _cancel(rest, STEP_MIN_S)
+        self._count()
+        for _ in range(CANCELS_MAX):  # one that ends may begin others
+            rest = asyncio.all_tasks() - {asyncio.current_task()}
+            if not rest or not await _cancel(rest, STEP_MIN_S):
+                return
+
+    def _count(self) -> None:
+        if self._overdue is not None:
+            self._overdue.begin()
 
     def _on_signal(self, number: signal.Signals) -> None:
         _log.info("serve.stopping")
         if number is signal.SIGINT or self.is_asked:
             self._hurried.set()
         if self._starting is not None:
+            self._count()
             self._starting.cancel()
             self._starting = None
         self._asked.set()
 
 
-async def _cancel(tasks: set[asyncio.Task[Any]], wait_s: float) -> None:
-    """Cancel tasks until all are done: a task is cancelled again if its clean-up takes too long."""
-    while tasks:
+async def _cancel(tasks: set[asyncio.Task[Any]], wait_s: float) -> bool:
+    """Cancel tasks until all are done, `CANCELS_MAX` times at most; return whether all are.
+
+    A task is cancelled again if its clean-up takes too long, and named if it goes on even so.
+    """
+    for _ in range(CANCELS_MAX):
+        if not tasks:
+            return True
         for task in tasks:
             task.cancel()
         done, tasks = await asyncio.wait(tasks, timeout=wait_s)
@@ -130,3 +156,6 @@ async def _cancel(tasks: set[asyncio.Task[Any]], wait_s: float) -> None:
         for task in done:
             if not task.cancelled():
                 task.exception()  # retrieved, or asyncio would report it
+    if tasks:
+        _log.warning("serve.stop_stuck tasks=%s", pending.of_tasks(tasks))
+    return not tasks

@@ -110,8 +110,15 @@ class Bridge:
         self._end(signal.SIGKILL, within_s=120)
 
     def stop(self, *, within_s: float = 120) -> int:
-        """End the process as an operator does; return its exit code."""
-        return self._end(signal.SIGTERM, within_s=within_s)
+        """End the process as an operator does; return its exit code.
+
+        Raises:
+            AssertionError: its stop did not end by itself.
+        """
+        code = self._end(signal.SIGTERM, within_s=within_s)
+        overdue = [line for line in self.lines if "serve.stop_overdue" in line]
+        assert not overdue, "\n".join(overdue)
+        return code
 
     def restart(self) -> None:
         """Kill the process if it runs, and restart."""
