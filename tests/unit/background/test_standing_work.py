@@ -19,6 +19,7 @@ AWAITED = {
     ("broker/node/private.py", "_start_server"): "waits for the node's process, nothing else",
     ("broker/reconnect.py", "_run"): "awaited by the function that begins it",
     ("broker/streams/stream_reader.py", "comes"): "awaited by the function that begins it",
+    ("cli/overdue.py", "begin"): "a thread that ends the process, if it is there so long",
     ("cli/stopping.py", "within"): "awaited by the function that begins it",
     ("commands/collecting.py", "collected"): "awaited by the function that begins it",
     ("commands/bench_works.py", "_all"): "awaited, or cancelled, by the function that begins it",
