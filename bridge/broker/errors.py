@@ -174,6 +174,15 @@ class NotFound(ChannelClosed):
 
     is_retryable = False
 
+    @property
+    def says_none(self) -> bool:
+        """Whether RabbitMQ knows of none.
+
+        It answers likewise for a queue that exists and cannot be reached now: one that has stopped,
+        is on a node that is down, or gives no answer.
+        """
+        return "no queue " in self.text or "no exchange " in self.text
+
 
 class ResourceLocked(ChannelClosed):
     """Another connection uses the resource exclusively."""

@@ -64,11 +64,13 @@ class ReadyCounts:
     Attributes:
         known: the counts of the queues that have answered so far; 0 when a queue does not exist.
         missing: the queues that do not exist.
+        consumed: the queues that have consumers, which may hold messages that nobody counts.
     """
 
     def __init__(self, connection: HasChannels) -> None:
         self.known: dict[str, int] = {}
         self.missing: set[str] = set()
+        self.consumed: set[str] = set()
         self._connection = connection
 
     def of(self, queue: str) -> int:
@@ -90,11 +92,7 @@ class ReadyCounts:
         asked = list(dict.fromkeys(queues))
         channels = min(-(-len(asked) // AHEAD), CHANNELS)
         parts = [asked[at::channels] for at in range(channels)]
-        works = (
-            _Questions(self._connection, self.known, self.missing).ask(part)
-            for part in parts
-            if part
-        )
+        works = (_Questions(self._connection, self).ask(part) for part in parts if part)
         await asyncio.gather(*works)
 
 
@@ -102,13 +100,12 @@ class _Questions:
     """The questions of one channel.
 
     Args:
-        known, missing: as in `ReadyCounts`; this completes them.
+        told: is completed by the answers.
     """
 
-    def __init__(self, connection: HasChannels, known: dict[str, int], missing: set[str]) -> None:
+    def __init__(self, connection: HasChannels, told: ReadyCounts) -> None:
         self._connection = connection
-        self._known = known
-        self._missing = missing
+        self._told = told
         self._channel: Channel | None = None
         self._asked: deque[tuple[str, float, Awaitable[QueueState]]] = deque()
 
@@ -131,9 +128,11 @@ class _Questions:
                 state = await answer
             except (NotFound, ResourceLocked) as error:
                 # Of all that were asked here, the first one: answers are in order.
-                if isinstance(error, NotFound):
-                    self._known[queue] = 0
-                    self._missing.add(queue)
+                if isinstance(error, NotFound) and error.says_none:
+                    self._told.known[queue] = 0
+                    self._told.missing.add(queue)
+                elif isinstance(error, NotFound):
+                    doubtful.append(queue)
                 waiting.extendleft(reversed([each for each, _, _ in self._asked]))
                 await self._close()
                 continue
@@ -144,7 +143,9 @@ class _Questions:
             if _is_doubtful(state, clock() - asked_s):
                 doubtful.append(queue)
             else:
-                self._known[queue] = state.messages
+                self._told.known[queue] = state.messages
+                if state.consumers:
+                    self._told.consumed.add(queue)
         return doubtful
 
     async def _ask_ahead(self, waiting: deque[str], ahead: int) -> None:

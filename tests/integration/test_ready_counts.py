@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.connection import Connection
 from bridge.broker.connection.endpoint import Endpoint
 from bridge.broker.errors import BrokerSilent
-from bridge.broker.ready_counts import queue_state
+from bridge.broker.ready_counts import ReadyCounts, queue_state
 from bridge.model import entity as model
 from bridge.topology import names
 from bridge.wire.basic import Properties
@@ -60,6 +61,29 @@ async def test_a_queue_that_does_not_answer_is_not_said_to_be_empty(
                 await queue_state(confirming, RESOURCE)
             assert await active() == 3
         assert (await queue_state(confirming, RESOURCE)).messages == 3
+
+
+async def test_a_queue_that_exists_and_cannot_be_reached_is_not_said_to_be_missing(
+    endpoint: Endpoint, connection: Connection, broker: Broker, vhost: str
+) -> None:
+    """RabbitMQ answers 404 of it, too, as of one that does not exist."""
+    name = f'rabbit_misc:r(<<"{vhost}">>, queue, <<"{RESOURCE}">>)'
+
+    async def set_state(state: str) -> None:
+        code = f"rabbit_amqqueue:update({name}, fun(Q) -> amqqueue:set_state(Q, {state}) end)."
+        await asyncio.to_thread(broker.node.rabbitmqctl, "eval", code)
+
+    async with open_door(endpoint, broker.management_url, QUEUE) as door:
+        await door.send("a")
+        await set_state("crashed")
+        counts = ReadyCounts(connection)
+        await counts.ask([RESOURCE, "no-such-queue"])
+        assert counts.missing == {"no-such-queue"}
+        with pytest.raises(BrokerSilent):
+            counts.of(RESOURCE)
+        await set_state("live")
+        await counts.ask([RESOURCE])
+        assert counts.of(RESOURCE) == 1
 
 
 async def test_the_ownership_token_is_no_message_of_a_queue_that_nobody_numbers(
