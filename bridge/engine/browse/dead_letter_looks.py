@@ -119,14 +119,14 @@ class DeadLetterLooks:
             await view.catch_up()
             there = view.named_dead()
             count, others = await self._count()
-            counted.compare(there, count)
-            if not counted.is_open:
-                return False
             if count == before:
                 break
             before = count
             await asyncio.sleep(QUIET_S)
         else:
+            return False
+        counted.compare(there, count)
+        if not counted.is_open:
             return False
         found = await self._look_through(view.entity)
         if found is None:
@@ -137,8 +137,8 @@ class DeadLetterLooks:
         counted.looked(there, count, others, found, view.all_dead())
         end_s = self._now_s() + BACK_S
         while True:
-            count, _ = await self._count()
-            counted.compare(view.named_dead(), count)
+            before, (count, _) = count, await self._count()
+            counted.compare(view.named_dead(), max(before, count))
             if not counted.is_open or self._now_s() >= end_s:
                 return True
             await asyncio.sleep(COUNTED_S)

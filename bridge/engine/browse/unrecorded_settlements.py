@@ -8,7 +8,10 @@ wrong for a while (docs/rabbitmq-faults.md: empty-when-dead). It is counted agai
 the queue itself is looked through (`dead_letter_looks`).
 
 Deferred messages leave in any order. The first peek, and each one that finds another count than the
-view has, asks the owner of their queue which are there.
+view has, asks the owner of their queue which are there, unless there is no such queue.
+
+A count is a sum of answers of different instants. What goes back to its queue between them is in
+none, so no single count says that messages are gone.
 """
 
 from __future__ import annotations
@@ -92,7 +95,12 @@ class _Counted:
 
     def deferred(self) -> int:
         """Return the count of deferred messages; raises likewise."""
-        return self.ready.of(self.deferred_queue) + self.held[2]
+        return (self.deferred_ready() or 0) + self.held[2]
+
+    def deferred_ready(self) -> int | None:
+        """Return RabbitMQ's count of them, `None`: they have no queue; raises likewise."""
+        queue = self.deferred_queue
+        return None if queue in self.ready.missing else self.ready.of(queue)
 
 
 class UnrecordedSettlements:
@@ -113,7 +121,6 @@ class UnrecordedSettlements:
         self._connections = connections
         self._held = held
         self._listed = listed
-        self._is_doubtful = False
         self._missing_since: int | None = None
         self._looked_s = float("-inf")
         self._difference: int | None = None
@@ -128,7 +135,7 @@ class UnrecordedSettlements:
         """
         now_s = asyncio.get_running_loop().time()
         if self._task is None or self._task.done():
-            if now_s - self._looked_s < LOOK_S and not self._is_doubtful:
+            if now_s - self._looked_s < LOOK_S and not self._view.set_aside.is_doubtful:
                 return
             self._looked_s = now_s
             self._task = self._tasks.start(self._explain(), "browse count")
@@ -139,18 +146,16 @@ class UnrecordedSettlements:
 
         The journal's end is read before the counts: what comes between is more, not less.
         """
-        bounds = await self._bounds()
+        bounds, known = await self._bounds(), self._view.set_aside
         with self._quiet():
-            counted, is_told = await self._count(with_deferred=True), True
+            known.ask()
+            counted, must_ask = await self._count(with_deferred=True), False
             with self._quiet():
-                is_told = self._view.set_aside.agrees(counted.deferred())
-                self._is_doubtful = self._is_doubtful and not is_told
-            if not is_told:
-                count = counted.deferred()
+                must_ask = known.counted(counted.deferred_ready(), counted.held[2])
+            if must_ask:
                 with self._quiet():
-                    await self._ask_owner(count)
-                if count:
-                    bounds, counted = await self._bounds(), await self._count()
+                    await self._ask_owner(counted.deferred())
+                bounds, counted = await self._bounds(), await self._count()
             if bounds is not None:
                 await self._compare(bounds, counted)
 
@@ -172,15 +177,15 @@ class UnrecordedSettlements:
             log.warning("browse.uncounted entity=%s error=%s", self._view.entity.path, error)
 
     async def _ask_owner(self, count: int) -> None:
-        """Ask the owner of the deferred messages which are there: RabbitMQ counts so many."""
+        """Ask the owner of the deferred messages which are there: so many were counted."""
         known = self._view.set_aside
         known.ask()
-        found = await self._listed(self._view.entity) if count else ((), ())
+        found = await self._listed(self._view.entity)
         if found is None:
             return
-        self._is_doubtful = known.told(*found)
+        known.told(*found)
         log.info("browse.listed entity=%s deferred=%d", self._view.entity.path, len(known))
-        if count != len(known):
+        if count > len(known):
             again = await self._count(with_deferred=True)
             if again.deferred() == count:
                 known.excuse(count)
@@ -191,7 +196,7 @@ class UnrecordedSettlements:
         counts = counted.counts(last)
         if not view.active.numbers.given(1, first - 1):
             await self._find_stayed(counts)
-        view.counted_dead.compare(view.named_dead(), counts.dead)
+        await self._compare_dead(counts.dead)
         difference = view.active.numbers.unsettled(first, last) - counts.active
         unshown = -difference if first > 1 else 0
         self._note_hidden(max(unshown, 0) + view.hidden_deferred)
@@ -208,6 +213,15 @@ class UnrecordedSettlements:
         view.active.numbers.floor = 0 if floor is None else floor
         unsettled = view.active.numbers.unsettled(first, last)
         self._difference = unsettled - counts.active if not margin else None
+
+    async def _compare_dead(self, count: int) -> None:
+        """Compare the count of dead letters; what it says is gone, a second one must say, too."""
+        view = self._view
+        if view.counted_dead.hides_more(view.named_dead(), count):
+            await asyncio.sleep(QUIET_S)
+            await view.catch_up()
+            count = max(count, (await self._count()).counts(0).dead)
+        view.counted_dead.compare(view.named_dead(), count)
 
     async def _find_stayed(self, counts: _Counts) -> None:
         """Find the messages that are where they were, though the moved stream says they have left.
@@ -250,7 +264,7 @@ class UnrecordedSettlements:
             queues = [*queues, counted.deferred_queue]
         await counted.ready.ask(queues)
         if is_missing:
-            counted.ready.known[counted.deferred_queue] = 0
+            counted.ready.missing.add(counted.deferred_queue)
         elif counted.deferred_queue in counted.ready.missing:
             self._missing_since = deferrals
         counted.held = await self._held(entity.path)

@@ -51,8 +51,15 @@ class CountedDeadLetters:
         """The numbers of `gone` that may be there all the same."""
         return self.gone if self.is_open else frozenset()
 
+    def hides_more(self, there: Mapping[int, int], count: int) -> bool:
+        """Whether by a count more are gone than are taken for gone; the arguments of `compare`."""
+        return self._beyond(there, count) > len(self.gone.intersection(there))
+
     def compare(self, there: Mapping[int, int], count: int) -> None:
-        """Take a count.
+        """Take a count; one that `hides_more` has been asked for twice, and is the higher one.
+
+        A count is a sum of answers of different instants: a message that has gone back to the queue
+        between them may be in none.
 
         Args:
             there: the offsets of the dead letters that the streams name, by number. A message that
@@ -66,7 +73,7 @@ class CountedDeadLetters:
         else:
             is_explained = not there
         self.is_open = count > 0 and not is_explained
-        beyond = len(there) - own if count else len(there)
+        beyond = self._beyond(there, count)
         if beyond <= 0:
             self.gone = frozenset()
         elif beyond == len(missed):
@@ -74,6 +81,10 @@ class CountedDeadLetters:
         else:
             by_age = sorted(there, key=lambda number: (number not in missed, there[number]))
             self.gone = frozenset(by_age[:beyond])
+
+    def _beyond(self, there: Mapping[int, int], count: int) -> int:
+        """Return how many more the streams name than a count has."""
+        return len(there) - max(count - self._strangers, 0) if count else len(there)
 
     def looked(
         self,

@@ -13,7 +13,7 @@ Some numbers left without a bridge's entry and are in neither stream: a bridge w
 wrote them, or had settled messages before the first peek, or a native consumer took the messages.
 RabbitMQ's count of the remaining messages shows how many such numbers there are; the oldest numbers
 are taken for them (`newest`). Deferred messages leave in any order: of them the owner's list says
-which are there.
+which are there, also that there is none.
 """
 
 from __future__ import annotations
@@ -184,11 +184,13 @@ class Deferred:
         left: by place, the numbers that have left it, as the settled streams say.
 
     Attributes:
-        is_known: the owner's list is there.
+        is_known: the owner's list is there, or there is no queue for them.
+        is_doubtful: what was told last lacks numbers that the streams gave; no count agrees yet.
     """
 
     def __init__(self, left: dict[MovedTo, Ranges]) -> None:
         self.is_known = False
+        self.is_doubtful = False
         self._excused = 0
         self._left = left
         self._there: dict[MovedTo, set[int]] = {place: set() for place in DEFERRED_PLACES}
@@ -219,30 +221,47 @@ class Deferred:
         """Take a range of an entry of the settled stream."""
         self._note(place, first, last, is_there=False)
 
-    def agrees(self, count: int) -> bool:
-        """Whether the owner need not be asked, by RabbitMQ's count of deferred messages."""
-        return self.is_known and count - len(self) in (0, self._excused)
+    def counted(self, ready: int | None, held: int) -> bool:
+        """Take counts that were asked for behind `ask`; return whether the owner must be asked.
+
+        Both were asked for one after the other, and RabbitMQ takes back later what its holder gives
+        back: such a message is in neither, and one that was delivered meanwhile in both. So of a
+        queue that exists no count says that it has none.
+
+        Args:
+            ready: RabbitMQ's; `None`: it has no queue for them, and so nothing is deferred but what
+                the streams have named since.
+            held: the messages that bridges hold.
+        """
+        if ready is None:
+            self.told((), ())
+            return False
+        self._since = None
+        if not self.is_known or ready + held - len(self) not in (0, self._excused):
+            return True
+        self.is_doubtful = False
+        return False
 
     def excuse(self, count: int) -> None:
-        """Take a count as right that stood still while the owner was asked, and differs.
+        """Take a count as right that stood still while the owner was asked, and is higher.
 
         Two messages with one number count twice, until one of them leaves.
         """
-        self._excused = count - len(self)
+        self._excused = max(count - len(self), 0)
 
     def ask(self) -> None:
-        """Note that the owner is about to be asked."""
+        """Note that RabbitMQ and bridges are about to be asked for counts, or the owner."""
         self._since = []
 
-    def told(self, own: Iterable[int], of_dead_letters: Iterable[int]) -> bool:
-        """Take the owner's list; return whether numbers that the streams gave are not in it."""
+    def told(self, own: Iterable[int], of_dead_letters: Iterable[int]) -> None:
+        """Take the owner's list."""
         before = self._there
         self._there = {MovedTo.DEFERRED: set(own), MovedTo.DEAD_DEFERRED: set(of_dead_letters)}
         self.is_known, self._excused = True, 0
         since, self._since = self._since or [], None
         for place, first, last, is_there in since:
             self._note(place, first, last, is_there=is_there)
-        return any(before[place] - self._there[place] for place in DEFERRED_PLACES)
+        self.is_doubtful = any(before[place] - self._there[place] for place in DEFERRED_PLACES)
 
     def _note(self, place: MovedTo, first: int, last: int, *, is_there: bool) -> None:
         if self._since is not None:

@@ -33,6 +33,19 @@ def test_before_a_look_the_oldest_are_taken_for_gone() -> None:
     assert (counted.gone, counted.is_open) == ({1, 2, 3}, False)
 
 
+def test_a_count_is_asked_for_again_where_it_hides_more_than_before() -> None:
+    """Messages on their way back to the queue are in no count; the higher one of two is taken."""
+    counted, there = CountedDeadLetters(), of(1, 2, 3)
+    assert not counted.hides_more(there, 3)
+    assert not counted.hides_more(there, 4)
+    assert counted.hides_more(there, 0)
+    counted.compare(there, 1)
+    assert not counted.hides_more(there, 1)
+    assert not counted.hides_more(of(2, 3, 4), 2), "as many of these are taken for gone"
+    assert counted.hides_more(there, 0)
+    assert counted.hides_more(of(3, 4), 1), "what was taken for gone is named no more"
+
+
 def test_a_look_says_which_are_gone() -> None:
     """Those that it has not seen, when it has seen all that were counted."""
     counted, there = CountedDeadLetters(), of(*range(1, 13))

@@ -80,7 +80,8 @@ class Peeker:
         self.catch_up("settled")
         self.catch_up("moved")
         count = self.rabbit.there.total()
-        if not self.deferred.agrees(count):
+        self.deferred.ask()
+        if self.deferred.counted(count, 0):
             self.deferred.ask()
             self.deferred.told(*self.listed())
             self.deferred.excuse(count)
@@ -161,3 +162,96 @@ def test_a_peek_shows_what_a_receive_by_number_finds(happened: list[tuple[str, i
         peeker = carry_out(rabbit, peeker, what, chance)
     peeker.peek()
     peeker.peek()
+
+
+class Counted:
+    """A queue of deferred messages between a look's questions, which come one after the other.
+
+    Attributes:
+        ready: what RabbitMQ counts; `None`: there is no such queue.
+        held: what its holder says that it holds.
+        returning: what the holder has given back, and RabbitMQ has not yet.
+        there: all of them.
+        named: those that the stream of moved messages names.
+    """
+
+    def __init__(self) -> None:
+        self.ready: set[int] | None = None
+        self.held: set[int] = set()
+        self.returning: set[int] = set()
+        self.named: list[int] = []
+        self.read = 0
+        self._last = 0
+        self.deferred = Deferred({place: Ranges() for place in DEFERRED_PLACES})
+
+    @property
+    def there(self) -> set[int]:
+        """What a receive by number finds."""
+        return (self.ready or set()) | self.held | self.returning
+
+    def do(self, what: str, choice: int) -> None:
+        """Do one thing, if it can be done now."""
+        if what == "defer":
+            self._last += 1
+            self.ready = (self.ready or set()) | {self._last}
+            self.named.append(self._last)
+        elif what == "take" and self.ready:
+            self.held |= self.ready
+            self.ready = set()
+        elif what == "take one" and self.ready:
+            self.held.add(self.ready.pop())
+        elif what == "give back":
+            self.returning |= self.held
+            self.held = set()
+        elif what == "apply" and self.ready is not None:
+            self.ready |= self.returning
+            self.returning = set()
+        elif what == "settle" and self.held:  # nobody tells
+            self.held.remove(sorted(self.held)[choice % len(self.held)])
+        elif what == "delete":
+            self.ready = None if not self.there else self.ready
+        elif what == "read":
+            for each in self.named[self.read :]:
+                self.deferred.moved(each, MovedTo.DEFERRED)
+            self.read = len(self.named)
+
+    def check(self) -> None:
+        """What the streams have named and is there is shown."""
+        assert self.there & {*self.named[: self.read]} <= {*self.deferred.numbers(MovedTo.DEFERRED)}
+
+
+WORK = ("defer", "take", "take one", "give back", "apply", "settle", "delete", "read")
+work = st.lists(st.tuples(st.sampled_from(WORK), st.integers(0, 7)), max_size=6)
+
+
+@given(st.lists(st.tuples(work, work, work, work, work, st.booleans()), min_size=1, max_size=6))
+@example([([("defer", 0), ("take", 0)], [], [("give back", 0)], [("apply", 0)], [], True)])
+@example([([], [], [("defer", 0), ("read", 0)], [], [], True)])
+def test_a_look_hides_nothing_that_is_there(
+    looks: list[tuple[list[tuple[str, int]], ...]],
+) -> None:
+    """Whatever is taken, given back and deferred between its questions."""
+    queue = Counted()
+    for before, counting, holding, asking, answering, is_answered in looks:
+        for each in before:
+            queue.do(*each)
+        queue.do("read", 0)
+        queue.deferred.ask()
+        for each in counting:
+            queue.do(*each)
+        ready = None if queue.ready is None else len(queue.ready)
+        for each in holding:
+            queue.do(*each)
+        held = len(queue.held)
+        if queue.deferred.counted(ready, held):
+            queue.check()
+            for each in asking:
+                queue.do(*each)
+            queue.deferred.ask()
+            listed = sorted(queue.there)
+            for each in answering:
+                queue.do(*each)
+            if is_answered:
+                queue.deferred.told(listed, ())
+                queue.deferred.excuse((ready or 0) + held)
+        queue.check()
