@@ -400,7 +400,9 @@ def test_subscriptions_have_their_own_numbers(bridge: Any) -> None:
             assert (str(found), found.sequence_number) == ("c", 3)
 
 
-@pytest.mark.parametrize("entity", ["beside", "crowded/subscriptions/beside"])
+@pytest.mark.parametrize(
+    "entity", ["beside", pytest.param("crowded/subscriptions/beside", marks=pytest.mark.long)]
+)
 def test_a_peeker_at_full_speed_changes_nothing_for_four_receivers(
     bridge: Any, entity: str
 ) -> None:

@@ -157,7 +157,10 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(each, marks=pytest.mark.long) if "deletes" in each else each for each in KINDS],
+)
 async def test_credit_brings_what_is_there(served: Served, kind: str) -> None:
     """The messages that come are those that were granted and are there; a drain ends with that.
 

@@ -129,7 +129,15 @@ async def found(door: Door, case: Case, numbers: list[int]) -> list[int]:
     return there
 
 
-@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(each, marks=pytest.mark.long)
+        if each.startswith(("partitioned", "dead letters of"))
+        else each
+        for each in CASES
+    ],
+)
 async def test_the_first_peek_shows_what_a_receive_by_number_finds(
     endpoint: Endpoint, broker: Broker, kind: str
 ) -> None:

@@ -62,7 +62,7 @@ async def what_comes(door: Door, count: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("keeps", [0, LEFT])
+@pytest.mark.parametrize("keeps", [pytest.param(0, marks=pytest.mark.long), LEFT])
 @pytest.mark.parametrize("mode", MODES, ids=["locked", "deleted"])
 @pytest.mark.parametrize("lane", ["pika", "aio"])
 async def test_what_was_settled_before_a_close_does_not_come_again(
