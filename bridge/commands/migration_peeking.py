@@ -12,7 +12,7 @@ from bridge.commands.message_path import DEAD_LETTER
 from bridge.commands.output import Progress
 from bridge.model import entity as model
 from bridge.operations.migration.copy_effects import CopyPlace
-from bridge.operations.migration.renumbered_message import copy_bytes
+from bridge.operations.migration.renumbered_message import copy_bytes, unsayable
 from bridge.operations.migration.state_counts import StateCounter, StateCounts
 from bridge.remote.management import RemoteManagement
 from bridge.remote.message import RemoteMessage
@@ -123,7 +123,9 @@ class MessageLook:
             is_ordered_by_topic=isinstance(entity, model.Subscription),
             renumbered_by=self._renumbered_by,
         )
-        count = StateCounter(partial(copy_bytes, place=place) if self._renumbered_by else None)
+        count = StateCounter()
+        if self._renumbered_by:
+            count = StateCounter(partial(copy_bytes, place=place), unsayable)
         began_s = time.monotonic()
         for path, is_dead in places(entity.path, is_topic=isinstance(entity, model.Topic)):
             management = await self._namespace.management(path)

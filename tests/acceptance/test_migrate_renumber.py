@@ -42,6 +42,7 @@ QUEUES: dict[str, dict[str, Any]] = {
     "held": {},
     "drained": {},
     "large": {},
+    "untold": {},
     "kept": {"RequiresSession": True},
 }
 TOPIC = {"Name": "events", "Subscriptions": [{"Name": "audit"}, {"Name": "mail"}]}
@@ -306,6 +307,30 @@ def test_a_run_into_what_an_earlier_one_has_moved_advises_what_can_be_done(
     assert "takes copies under new ones" not in again.err
     with client_of(target) as client:
         send(client, "drained", "it is not held")
+
+
+def test_a_message_that_cannot_say_its_old_number_is_refused_by_the_plan_and_the_run(
+    bridges: tuple[Bridge, Bridge], run: Run
+) -> None:
+    """The plan tells how many there are; nothing is copied of their entity."""
+    source, target = bridges
+    with client_of(source) as client:
+        texts = ({"repl-sequence": "some text"}, {"repl-sequence": 5}, {"repl-sequence": 6})
+        send(client, "untold", *(ServiceBusMessage("-", application_properties=e) for e in texts))
+    eventually(lambda: len(snapshot(source, "untold")["untold"]) == 3, "they are there")
+    planned = run.said("plan", "--renumber", "--peek", "untold")
+    (refusal,) = (row for row in planned.rows if row.get("level") == "refusal")
+    assert planned.code == 3
+    assert refusal["subject"] == "application properties"
+    assert refusal["text"] == (
+        "2 messages, of which 2 is the first, have an application property 'repl-sequence' that "
+        "is no text, where the old number would stand: receive them first."
+    )
+    assert run.said("plan", "--peek", "untold").code == 0
+    said = run("untold")
+    assert said.code == 1
+    assert "untold: message 2 has an application property 'repl-sequence' that is no" in said.err
+    assert not snapshot(target, "untold")["untold"]
 
 
 def test_a_copy_that_would_be_too_large_is_refused_by_name_before_it_is_copied(

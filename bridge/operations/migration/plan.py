@@ -17,6 +17,7 @@ from bridge.operations.migration.comparison import compared
 from bridge.operations.migration.copy_time import CopyTime, copy_time
 from bridge.operations.migration.findings import FINDING_LEVELS, FindingLevel, MigrationFinding
 from bridge.operations.migration.held_target import TargetHold, target_findings
+from bridge.operations.migration.renumbered_message import unsayable_text
 from bridge.operations.migration.sizes import largest_findings, size_findings
 from bridge.operations.migration.state_counts import COPIED_STATES, StateCounts
 from bridge.topology.definitions import entities
@@ -306,6 +307,10 @@ def _of_messages(
     if counted.unread:
         text = f"{counted.unread:,} cannot be read: receive them first."
         yield _found("refusal", entity, "messages", text)
+    if counted.unsayable is not None:
+        yield _found(
+            "refusal", entity, "application properties", unsayable_text(*counted.unsayable)
+        )
     if scheduled := counted.counts.get("scheduled", 0):
         them = "it" if scheduled == 1 else "them"
         text = (

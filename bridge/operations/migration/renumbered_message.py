@@ -31,22 +31,49 @@ ADDED_BYTES_MAX: Final = 512
 _NONE: Final = "-"
 
 
+def unsayable(message: RemoteMessage) -> str:
+    """Return the application property by which a message cannot say what number it had.
+
+    "": it can, or cannot be read at all. The property is of another type than text, so that nothing
+    is put behind it.
+    """
+    try:
+        values = message.application_property_values
+    except DecodeError:
+        return ""  # it has no number either, which is named
+    return next(
+        (each for each in (SEQUENCE, RENUMBERED) if not isinstance(values.get(each, ""), str)), ""
+    )
+
+
 def check_renumberable(place: CopyPlace, message: RemoteMessage) -> None:
     """See that a message of the source can say what it was.
 
     Raises:
         CopyStopped: a property that would say it has another type.
     """
-    try:
-        values = message.application_property_values
-    except DecodeError:
-        return  # it has no number either, which is named
-    for name in (SEQUENCE, RENUMBERED):
-        if not isinstance(values.get(name, ""), str):
-            raise CopyStopped(
-                f"{place.path}: message {message.sequence_number} has an application property "
-                f"{name!r} that is no text, where its old number would stand: receive it first."
-            )
+    if name := unsayable(message):
+        raise CopyStopped(
+            f"{place.path}: message {message.sequence_number} has an application property "
+            f"{name!r} that is no text, where its old number would stand: receive it first."
+        )
+
+
+def unsayable_text(count: int, number: int, name: str) -> str:
+    """Return why messages get no new number: there is no place for the old one.
+
+    Args:
+        count: how many there are.
+        number, name: of the first one, its number and the application property.
+    """
+    have, them = "has", "it"
+    who = f"message {number}"
+    if count > 1:
+        who, have, them = f"{count:,} messages, of which {number} is the first,", "have", "them"
+    return (
+        f"{who} {have} an application property {name!r} that is no text, where the old number "
+        f"would stand: receive {them} first."
+    )
 
 
 def renumbered(

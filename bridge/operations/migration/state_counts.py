@@ -44,6 +44,8 @@ class StateCounts:
         bytes: the size of the messages, by state, as their sender wrote them; of a peek alone.
         largest: number and size in bytes of the largest message; of a peek alone.
         largest_copy: number and size of the largest copy, where copies say what number they had.
+        unsayable: how many messages cannot say what number they had, where copies do; number and
+            application property of the first of them.
         first_due_ms: when the first scheduled message is due (UTC ms); of a peek alone.
         unread: how many messages cannot be read; of a peek alone.
         sessions: how many sessions have messages or a state; `None`: nobody was asked.
@@ -58,6 +60,7 @@ class StateCounts:
     bytes: Mapping[CopiedState, int] = field(default_factory=dict)
     largest: tuple[int, int] | None = None
     largest_copy: tuple[int, int] | None = None
+    unsayable: tuple[int, int, str] | None = None
     first_due_ms: int | None = None
     unread: int = 0
     sessions: int | None = None
@@ -108,10 +111,17 @@ class StateCounter:
 
     Args:
         copy_bytes: the size of a message's copy; `None`: the message's own.
+        unsayable: the property by which a message cannot say what number it had; "": none.
     """
 
-    def __init__(self, copy_bytes: Callable[[RemoteMessage], int] | None = None) -> None:
+    def __init__(
+        self,
+        copy_bytes: Callable[[RemoteMessage], int] | None = None,
+        unsayable: Callable[[RemoteMessage], str] = lambda message: "",
+    ) -> None:
         self._copy_bytes = copy_bytes
+        self._property_of = unsayable
+        self._unsayable: tuple[int, int, str] | None = None
         self._largest_copy: tuple[int, int] | None = None
         self._counts = Counter[CopiedState]()
         self._bytes = Counter[CopiedState]()
@@ -140,6 +150,9 @@ class StateCounter:
             copy_bytes = self._copy_bytes(message)
             if self._largest_copy is None or copy_bytes > self._largest_copy[1]:
                 self._largest_copy = number, copy_bytes
+        if name := self._property_of(message):
+            count, *first = self._unsayable or (0, number, name)
+            self._unsayable = count + 1, *first
         if state == "scheduled" and due_ms is not None:
             self._first_due_ms = min(due_ms, self._first_due_ms or due_ms)
 
@@ -161,6 +174,7 @@ class StateCounter:
             bytes=dict(self._bytes),
             largest=self._largest,
             largest_copy=self._largest_copy,
+            unsayable=self._unsayable,
             first_due_ms=self._first_due_ms,
             unread=self._unread,
             sessions=sessions,

@@ -238,6 +238,16 @@ def test_a_partitioned_entity_is_as_large_as_all_its_partitions() -> None:
             ("copy of message 7", "262,200", "262,144"),
         ),
         (
+            StateCounts(counts={"active": 1}, is_peeked=True, unsayable=(1, 7, "repl-sequence")),
+            "application properties",
+            ("message 7 has", "'repl-sequence' that is no text", "receive it first"),
+        ),
+        (
+            StateCounts(counts={"active": 9}, is_peeked=True, unsayable=(3, 7, "repl-sequence")),
+            "application properties",
+            ("3 messages, of which 7 is the first,", "receive them first"),
+        ),
+        (
             StateCounts(is_peeked=True, sessions=900_000, session_states=240_007),
             "sessions",
             ("240,007", "240,000", "clear 7 of them"),

@@ -34,8 +34,9 @@ from bridge.operations.migration.renumbered_message import (
     copy_bytes,
     peeked_copy,
     renumbered,
+    unsayable,
 )
-from bridge.operations.migration.state_counts import sent_bytes
+from bridge.operations.migration.state_counts import StateCounter, StateCounts, sent_bytes
 from bridge.relay.plan.relayed_message import SEQUENCE
 from bridge.remote.message import RemoteMessage
 from bridge.wire.amqp10.scalars import Int, Long, Timestamp
@@ -417,6 +418,17 @@ def test_a_property_that_is_no_text_is_refused_before_anything_is_copied() -> No
         CopyStopped, match="q: message 7 has an application property 'repl-sequence'"
     ):
         check_renumberable(PLACE, message(7, {SEQUENCE: 5}))
+
+
+def test_a_look_counts_what_cannot_say_its_old_number() -> None:
+    """With the first of them, before a run begins; what cannot be read is counted apart."""
+    count = StateCounter(lambda message: 0, unsayable)
+    texts: list[dict[str, Any] | None] = [None, {SEQUENCE: "x"}, {RENUMBERED: 1.5}, {SEQUENCE: 5}]
+    for number, properties in enumerate(texts, start=4):
+        count.add(message(number, properties), is_dead=False)
+    count.add(RemoteMessage(annotations=b"\x00\x53\x72\xff"), is_dead=False)
+    found = count.counted(StateCounts())
+    assert (found.unsayable, found.unread) == ((2, 6, RENUMBERED), 1)
 
 
 def test_a_topics_places_are_of_one_run() -> None:
