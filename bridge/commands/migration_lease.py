@@ -30,7 +30,8 @@ SESSION: Final = "command"
 LOCK_S: Final = 10
 
 TAKE_S: Final = 15.0
-"""For how long it is asked for: what a killed command had ends within its lock's duration."""
+"""For how long it is asked for while another has it: what a killed command had ends within its
+lock's duration. A target that is silent is asked for as long as by any other call."""
 
 AGAIN_S: Final = 0.5
 
@@ -44,8 +45,8 @@ class MigrationLease:
     """The lock of a session of an own queue at the target, renewed while the command works.
 
     It ends with the command, however that ends, so it needs no one who cleans up behind a kill. One
-    that is lost, as the target is started again, is taken anew; where another command has taken it
-    meanwhile, this one stops.
+    that is lost, as the target is started again, is taken anew as soon as the target answers; where
+    another command has taken it meanwhile, this one stops.
 
     Whoever finds it taken is told by whom: its queue says so.
 
@@ -72,7 +73,7 @@ class MigrationLease:
             CommandError: another command has it.
             RemoteError: the target refuses, or does not answer.
         """
-        await self._begin(TAKE_S)
+        await self._begin()
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -88,14 +89,14 @@ class MigrationLease:
         if self._lock is None or not self._lock.lease.is_held(now_ms()):
             self._tasks.cancel()
             await self._end()
-            await self._begin(TAKE_S)
+            await self._begin()
 
-    async def _begin(self, within_s: float) -> None:
-        session = await self._taken(within_s)
+    async def _begin(self) -> None:
+        # Renewed from here on: a target may take longer to say who has it than the lock lasts.
+        self._lock = lock = SessionLock(await self._taken(), now_ms, lambda error: None)
+        self._tasks.start(self._watch(lock), name="lease of a migration")
         with suppress(RemoteError):  # it is for people
             await self._say_who()
-        self._lock = SessionLock(session, now_ms, lambda error: None)
-        self._tasks.start(self._watch(self._lock), name="lease of a migration")
 
     async def _end(self) -> None:
         lock, self._lock = self._lock, None
@@ -103,8 +104,11 @@ class MigrationLease:
             with suppress(RemoteError):
                 await lock.release()
 
-    async def _taken(self, within_s: float) -> RemoteSessionReceiver:
-        end_s = time.monotonic() + within_s
+    async def _taken(self) -> RemoteSessionReceiver:
+        from bridge.commands.migration_connection import PATIENCE_S
+
+        end_s = time.monotonic() + PATIENCE_S
+        another_s: float | None = None
         while True:
             try:
                 await self._make()
@@ -112,11 +116,14 @@ class MigrationLease:
             except RemoteError as error:
                 is_another = error.condition == CANNOT_BE_LOCKED
                 is_gone = isinstance(error, RemoteNotFound)  # another one has ended meanwhile
+                now_s = time.monotonic()
                 if not (is_another or is_gone or error.retryable):
                     raise
-                if time.monotonic() > end_s:
-                    if not is_another:
+                if not is_another:
+                    another_s = None
+                    if now_s > end_s:
                         raise
+                elif now_s - (another_s := another_s or now_s) > TAKE_S:
                     raise CommandError(
                         f"{await self._who()} is at work between these namespaces. Wait until it "
                         "has ended, or end it, and give this command again: it has changed nothing "
@@ -151,13 +158,11 @@ class MigrationLease:
 
     async def _watch(self, lock: SessionLock) -> None:
         """Take it anew when it is lost; stop the command when that fails."""
-        from bridge.commands.migration_connection import PATIENCE_S
-
         await lock.lost()
         with suppress(RemoteError):
             await lock.release()
         try:
-            await self._begin(PATIENCE_S)
+            await self._begin()
         except (CommandError, RemoteError) as error:
             self._lock = None
             self._output.say(str(error))
