@@ -151,8 +151,8 @@ class StateCounter:
             if self._largest_copy is None or copy_bytes > self._largest_copy[1]:
                 self._largest_copy = number, copy_bytes
         if name := self._property_of(message):
-            count, *first = self._unsayable or (0, number, name)
-            self._unsayable = count + 1, *first
+            count, first, first_name = self._unsayable or (0, number, name)
+            self._unsayable = count + 1, first, first_name
         if state == "scheduled" and due_ms is not None:
             self._first_due_ms = min(due_ms, self._first_due_ms or due_ms)
 
