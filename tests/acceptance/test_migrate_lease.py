@@ -66,27 +66,30 @@ async def held() -> AsyncIterator[Held]:
             yield Held(lease, sides, asked, said)
 
 
-async def test_a_lease_is_taken_anew_however_long_its_target_is_silent(
+def test_a_lease_is_taken_anew_however_long_its_target_is_silent(
     start_broker: Callable[[], Broker],
     start_bridge: StartBridge,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As long as any call to it is made again; the command goes on meanwhile."""
-    own = await asyncio.to_thread(start_broker)
+    own = start_broker()
     assert own.node is not None
-    here = await asyncio.to_thread(start_bridge)
-    there = await asyncio.to_thread(lambda: start_bridge(on=own, vhost="/"))
-    add_profiles((here, there), tmp_path, monkeypatch)
+    bridges = start_bridge(), start_bridge(on=own, vhost="/")
+    add_profiles(bridges, tmp_path, monkeypatch)
+    asyncio.run(_is_taken_anew(own.node.signal))
+
+
+async def _is_taken_anew(to_rabbitmq: Callable[[signal.Signals], None]) -> None:
     async with held() as one:
-        own.node.signal(signal.SIGSTOP)
+        to_rabbitmq(signal.SIGSTOP)
         try:
             await until(lambda: not one.is_held)
             checked = asyncio.create_task(one.lease.check())
             done, _ = await asyncio.wait((checked,), timeout=TAKE_S + 10)
             assert not done, done
         finally:
-            own.node.signal(signal.SIGCONT)
+            to_rabbitmq(signal.SIGCONT)
         await asyncio.wait_for(checked, WITHIN_S)
         assert one.is_held
         assert not one.asked.is_set(), one.said.getvalue()
