@@ -14,8 +14,9 @@ from bridge.broker.connection.endpoint import parse_url
 from bridge.broker.errors import BrokerSilent
 from bridge.broker.streams.stream_reader import StreamEntry, at
 from bridge.engine.browse import journal_scan
+from bridge.engine.browse.journal_end import NEW_MAX
 from bridge.engine.browse.journal_read import STOP
-from bridge.engine.browse.journal_scan import NEW_MAX, JournalScan
+from bridge.engine.browse.journal_scan import JournalScan
 from bridge.machine.inbox.journal_entries import JournalEntries
 from bridge.topology import names, parts
 from bridge.wire import journal, stamp

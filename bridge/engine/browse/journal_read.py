@@ -11,6 +11,9 @@ from bridge.broker.streams.stream_reader import StreamEntry
 TRUNCATED = 64
 """A read that begins more offsets than this behind the requested one has the oldest entry."""
 
+FAR = 300
+"""The distance in numbers from the wanted one above which a new estimate replaces reading on."""
+
 STOP = -1
 
 Take = Callable[[int, StreamEntry], int]
@@ -33,8 +36,8 @@ class JournalPlaces(Protocol):
     def see(self, entry: StreamEntry) -> int:
         """Note an entry's offset; return its number, -1 if it has none."""
 
-    def is_far(self, wanted: int, number: int, offset: int) -> bool:
-        """Whether a number stands far behind the entry that was read."""
+    def is_far(self, wanted: int, offset: int) -> bool:
+        """Whether a number stands far behind the entry at this offset, by the known places."""
 
 
 class JournalRead:
@@ -78,19 +81,21 @@ class JournalRead:
         number = self._journal.see(entry)
         if number < 0:
             return False
-        self.number = max(self.number, number)
+        if number > self.number:
+            self.number = number
         if not self.is_placed:
             self.is_placed = True
             if number > self.wanted and not self._is_oldest:
                 return self._end(ReadEnd.BACK)
-            if self._may_estimate and self._journal.is_far(self.wanted, number, entry.offset):
+            is_far = self.wanted - number > FAR
+            if is_far and self._may_estimate and self._journal.is_far(self.wanted, entry.offset):
                 return self._end(ReadEnd.FAR)
         if number < self.wanted:
             return False
         self.wanted = self._take(number, entry)
         if self.wanted == STOP:
             return self._end(ReadEnd.STOPPED)
-        is_far = self._journal.is_far(self.wanted, number, entry.offset)
+        is_far = self.wanted - number > FAR and self._journal.is_far(self.wanted, entry.offset)
         return is_far and self._end(ReadEnd.SKIP)
 
     def _end(self, outcome: ReadEnd) -> bool:

@@ -22,20 +22,15 @@ from bridge.broker.streams.stream_reader import (
     at,
     read_stream,
 )
-from bridge.engine.browse.journal_read import STOP, JournalRead, ReadEnd, RowOfPages, Take
+from bridge.engine.browse.journal_end import JournalEnd
+from bridge.engine.browse.journal_read import FAR, STOP, JournalRead, ReadEnd, RowOfPages, Take
 from bridge.machine.browse.anchors import Anchors
 from bridge.machine.browse.entity_messages import number_of
 from bridge.wire import headers
+from bridge.wire.basic import Table
 from bridge.wire.copies import Reader
 from bridge.wire.gaps import OWN, Gap, gaps_in
 from bridge.wire.stamp import read_waiting
-
-FAR = 300
-"""The distance in numbers from the wanted one above which a new estimate replaces reading on."""
-
-NEW_MAX = 16
-"""The end is looked for behind the last known entry up to so many; the last chunk may have
-thousands."""
 
 FIRST_S = 10.0
 """How long the journal's first number is taken for right; RabbitMQ drops whole segments, seldom."""
@@ -46,7 +41,7 @@ class JournalScan:
 
     Args:
         reader: the subscription's reader, whose numbers count; `None`: the journal's own numbers.
-        standing: where the reader of a page stands until the next page; `None`: it ends.
+        standing: where the reader of a page, and the one of the end, stand; `None`: they end.
         has_entries: whether the journal is known to have entries.
         on_gap: called with each gap in the numbers that count, as often as it is read.
 
@@ -70,6 +65,7 @@ class JournalScan:
         self._stream = stream
         self._reader = reader
         self._on_gap = on_gap
+        self._present_end = JournalEnd(connection, stream, standing, self.see)
         self._short = OWN if reader is None else reader.short
         self._anchors = Anchors()
         self.end = -1
@@ -243,36 +239,38 @@ class JournalScan:
 
     def see(self, entry: StreamEntry) -> int:
         """Note an entry's offset; return its number, -1 if it has none."""
-        self.end = max(self.end, entry.offset)
-        if reserved_number(entry) >= 0:
+        table = entry.properties.headers or {}
+        if entry.offset > self.end:
+            self.end = entry.offset
+        if headers.RESERVED in table and reserved_number(entry) >= 0:
             return -1  # it stands behind higher numbers: see `scan_reserved`
-        number = self._number(entry)
+        if headers.WAITING in table or headers.ENTRY in table:
+            number = self._special(entry, table)
+        else:
+            number = number_of(table, self._reader)
         if number >= 0:
-            self._highest = max(self._highest, number)
+            if number > self._highest:
+                self._highest = number
             self._anchors.see(number, entry.offset)
             return number
-        for gap in gaps_in(entry.properties.headers or {}, entry.body, self._short):
+        for gap in gaps_in(table, entry.body, self._short):
             self._anchors.see_gap(gap.first, gap.last, entry.offset)
             if self._on_gap is not None:
                 self._on_gap(gap)
         return number
 
-    def is_far(self, wanted: int, number: int, offset: int) -> bool:
-        """Whether a number stands far behind the entry that was read, by the known places."""
-        return wanted - number > FAR and self._estimate(wanted) - offset > FAR
+    def is_far(self, wanted: int, offset: int) -> bool:
+        """Whether a number stands far behind the entry at this offset, by the known places."""
+        return self._estimate(wanted) - offset > FAR
 
-    def _number(self, entry: StreamEntry) -> int:
-        table = entry.properties.headers or {}
-        if headers.ENTRY in table:
+    def _special(self, entry: StreamEntry, table: Table) -> int:
+        """Return the number of a scheduled message; -1 for one of a subscription, and others."""
+        if headers.ENTRY in table or self._reader is not None:
             return -1
-        if headers.WAITING in table:
-            if self._reader is not None:
-                return -1
-            try:
-                return read_waiting(entry.properties)[0]
-            except ValueError:
-                return -1
-        return number_of(table, self._reader)
+        try:
+            return read_waiting(entry.properties)[0]
+        except ValueError:
+            return -1
 
     def _estimate(self, number: int) -> int:
         return self._anchors.estimate(number) or 0
@@ -308,16 +306,8 @@ class JournalScan:
         """Read on from the last known entry; return whether that has led to the journal's end."""
         if self._highest < 0:
             return False
-        left = NEW_MAX + 1  # the known one, too
-
-        def take(entry: StreamEntry) -> bool:
-            nonlocal left
-            left -= 1
-            self.see(entry)
-            return not left
-
-        await self._read(at(self.end), take, prefetch=NEW_MAX + 1)
-        return left > 0
+        with self._forgetting():
+            return await self._present_end.look(self.end)
 
     async def _is_there(self, number: int) -> bool:
         """Return whether the journal still has the entry of this number, by its known offset."""
