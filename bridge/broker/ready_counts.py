@@ -114,6 +114,8 @@ class _Questions:
         try:
             for ahead in (AHEAD, *(1,) * ASKS):
                 queues = await self._ask_round(deque(queues), ahead)
+                if not queues:
+                    break
         finally:
             await self._close()
 

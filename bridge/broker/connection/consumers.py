@@ -44,6 +44,11 @@ OnDelivery = Callable[[Delivery], None]
 OnCancel = Callable[[str], None]
 
 
+def new_tag() -> str:
+    """Return a consumer tag that no other consumer of this process has."""
+    return f"busbridge-{next(_TAGS)}"
+
+
 class _Consumer:
     __slots__ = ("is_cancelled", "no_ack", "on_cancel", "on_delivery", "tag")
 
@@ -76,6 +81,7 @@ class ChannelConsumers:
         self._arrivals: dict[bytes, tuple[str, str]] = {}
         self.receiver: OnDelivery = _ignore
         self._settled_s = 0.0
+        self._prefetch: int | None = None
         self.on_settled: Callable[[], None] | None = None
 
     @property
@@ -90,6 +96,7 @@ class ChannelConsumers:
 
     def qos(self, prefetch: int) -> asyncio.Future[Any]:
         """Set the prefetch of each consumer that starts from now on; 0 means no limit."""
+        self._prefetch = prefetch
         return self._calls.ask(wire.BASIC_QOS, 0, prefetch, False)
 
     def consume(
@@ -117,7 +124,7 @@ class ChannelConsumers:
                 consumer timeout of 4.3). 4.3 may still deliver to the consumer afterwards; such
                 messages go to `on_delivery` like others, lest they stay unsettled for ever.
         """
-        tag = tag or f"busbridge-{next(_TAGS)}"
+        tag = tag or new_tag()
         started = self.consume_soon(
             queue, on_delivery, tag=tag, no_ack=no_ack, arguments=arguments, on_cancel=on_cancel
         )
@@ -134,11 +141,11 @@ class ChannelConsumers:
         arguments: Table | None = None,
         on_cancel: OnCancel | None = None,
     ) -> asyncio.Future[Any]:
-        """Write basic.consume, after a basic.qos when a prefetch is given.
+        """Write basic.consume, after a basic.qos when another prefetch is given than before.
 
         Returns a future that is done when RabbitMQ has answered basic.consume.
         """
-        if prefetch is not None:
+        if prefetch is not None and prefetch != self._prefetch:
             self.qos(prefetch)
         key = short_string(tag)[1:]
         assert key not in self._consumers, f"the consumer tag {tag} is in use"

@@ -18,9 +18,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from typing import Any
 
 from bridge.broker.connection.address import HasChannels
 from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.consumers import new_tag
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.streams.stream_reader import (
     EMPTY_S,
@@ -95,9 +97,12 @@ class StandingReader:
     @property
     def is_usable(self) -> bool:
         """Whether another read finds all that is new."""
-        is_young = asyncio.get_running_loop().time() < self._until_s
-        is_open = not self._has_ended and self._channel.close_reason is None
-        return is_young and is_open and all(each.is_usable for each in self._consumers)
+        if self._has_ended or self._channel.close_reason is not None:
+            return False
+        for each in self._consumers:
+            if not each.unacked or each.has_ended or each.kept_bytes > KEPT_BYTES_MAX:
+                return False
+        return asyncio.get_running_loop().time() < self._until_s
 
     async def read(self) -> None:
         """Pass all entries to the streams' `take` that were confirmed before this call.
@@ -109,19 +114,15 @@ class StandingReader:
         """
         try:
             for each in self._consumers:
-                each.take_kept()
-                if not each.is_enough:
-                    each.ack()
+                each.go_on()
             await self._read_on()
         except BaseException:
             self.abandon()
             raise
 
     async def _begin(self) -> None:
-        consumers = self._channel.consumers
-        await asyncio.gather(
-            consumers.qos(self._prefetch), *(each.consume() for each in self._consumers)
-        )
+        for begun in [each.consume(self._prefetch) for each in self._consumers]:
+            await begun
         for each in self._consumers:
             if not await comes(self._channel, each.came, EMPTY_S):
                 raise silent(each.read.stream)
@@ -129,25 +130,33 @@ class StandingReader:
 
     async def _read_on(self) -> None:
         """Read until an answer of RabbitMQ comes behind no more entries."""
-        consumers = self._channel.consumers
-        while not all(each.is_enough for each in self._consumers):
-            before = [each.count for each in self._consumers]
-            self._ack_surplus()
-            await consumers.qos(self._prefetch)
-            if before == [each.count for each in self._consumers]:
+        qos, before = self._channel.consumers.qos, -1
+        while True:
+            count, is_enough = 0, True
+            for each in self._consumers:
+                count += each.count
+                is_enough = is_enough and each.is_enough
+            if is_enough or count == before:
                 break
+            before = count
+            self._ack_surplus()
+            await qos(self._prefetch)
         for each in self._consumers:
-            each.pause()
+            each.is_reading = False
+            if each.error is not None:
+                raise each.error
 
     def _ack_surplus(self) -> None:
-        if any(len(each.unacked) > SURPLUS_MAX for each in self._consumers):
-            for each in self._consumers:
-                each.unacked.clear()
-            self._channel.consumers.ack_all()
-            return
         for each in self._consumers:
+            if len(each.unacked) > SURPLUS_MAX:
+                break
             while len(each.unacked) > self._unacked:
                 each.ack()
+        else:
+            return
+        for each in self._consumers:
+            each.unacked.clear()
+        self._channel.consumers.ack_all()
 
     def end(self) -> None:
         """End the consumers, and leave the channel to others."""
@@ -174,7 +183,11 @@ class _Consumer:
         came: set by the first delivery.
         count: the deliveries so far.
         unacked: the tags of those that are not acked.
+        kept_bytes: the size of those that have come since the last read.
+        is_reading: entries are passed on.
         is_enough: the last entry of this read has come.
+        has_ended: it passes nothing on any more.
+        error: what `take` has raised.
     """
 
     def __init__(self, channel: Channel, read: StreamRead, on_many: Callable[[], None]) -> None:
@@ -184,22 +197,21 @@ class _Consumer:
         self._channel = channel
         self._on_many = on_many
         self.is_enough = False
-        self._is_reading = True
+        self.is_reading = True
         self._kept: deque[Delivery] = deque()
-        self._kept_bytes = 0
+        self.kept_bytes = 0
         self._tag = ""
-        self._has_ended = False
-        self._error: Exception | None = None
+        self.has_ended = False
+        self.error: Exception | None = None
         self.came = asyncio.Event()
 
-    @property
-    def is_usable(self) -> bool:
-        return bool(self.unacked) and not self._has_ended and self._kept_bytes <= KEPT_BYTES_MAX
-
-    async def consume(self) -> None:
-        self._tag = await self._channel.consumers.consume(
+    def consume(self, prefetch: int) -> asyncio.Future[Any]:
+        self._tag = new_tag()
+        return self._channel.consumers.consume_soon(
             self.read.stream,
             self._on_delivery,
+            tag=self._tag,
+            prefetch=prefetch,
             arguments={OFFSET: self.read.start},
             on_cancel=self._on_cancel,
         )
@@ -208,51 +220,48 @@ class _Consumer:
         """Ack the oldest delivery: RabbitMQ reads on."""
         self._channel.consumers.ack(self.unacked.popleft())
 
-    def take_kept(self) -> None:
+    def go_on(self) -> None:
         """Pass on what has come since the last read, and what comes from now on."""
-        self._is_reading, self.is_enough = True, False
+        self.is_reading, self.is_enough = True, False
         while self._kept and not self.is_enough:
             delivery = self._kept.popleft()
-            self._kept_bytes -= _size_bytes(delivery)
+            self.kept_bytes -= _size_bytes(delivery)
             self._pass_on(delivery)
-
-    def pause(self) -> None:
-        """Keep what comes from now on; raises the error of a failed `take`."""
-        self._is_reading = False
-        if self._error is not None:
-            raise self._error
+        if not self.is_enough:
+            self.ack()
 
     def end(self) -> None:
         """End the consumer; what still comes is ignored."""
-        self._has_ended = True
+        self.has_ended = True
         self._kept.clear()
         self._channel.consumers.cancel(self._tag)
 
     def _on_delivery(self, delivery: Delivery) -> None:
         self.count += 1
-        self.came.set()
-        if self._has_ended:
+        if self.count == 1:
+            self.came.set()
+        if self.has_ended:
             return
         self.unacked.append(delivery.tag)
-        if self._is_reading and not self.is_enough:
+        if self.is_reading and not self.is_enough:
             self._pass_on(delivery)
             return
         self._kept.append(delivery)
-        self._kept_bytes += _size_bytes(delivery)
-        if self._kept_bytes > KEPT_BYTES_MAX and not self._is_reading:
+        self.kept_bytes += _size_bytes(delivery)
+        if self.kept_bytes > KEPT_BYTES_MAX and not self.is_reading:
             self._on_many()
 
     def _pass_on(self, delivery: Delivery) -> None:
         entry = read_entry(delivery)
-        if entry is None or self._error is not None:
+        if entry is None or self.error is not None:
             return
         try:
             self.is_enough = self.read.take(entry)
         except Exception as error:
-            self._error, self.is_enough = error, True
+            self.error, self.is_enough = error, True
 
     def _on_cancel(self, tag: str) -> None:
-        self._has_ended = True
+        self.has_ended = True
 
 
 def _size_bytes(delivery: Delivery) -> int:
@@ -281,11 +290,8 @@ class StandingReaders:
         return None
 
     def put(self, key: Hashable, reader: StandingReader) -> None:
-        """Let a reader stand until the next read, or `IDLE_S`; one that is not usable ends."""
+        """Let a reader stand until the next read, or `IDLE_S`."""
         self.end(key)
-        if not reader.is_usable:
-            reader.end()
-            return
         if len(self._standing) >= READERS_MAX:
             self.end(next(iter(self._standing)))
         timer = asyncio.get_running_loop().call_later(IDLE_S, partial(self.end, key))

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bridge.broker.connection.address import HasChannels
 from bridge.broker.connection.channel import Channel
+from bridge.broker.connection.consumers import new_tag
 from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import BrokerSilent
-from bridge.wire.basic import Properties, Table
+from bridge.wire.basic import Properties
 
 OFFSET = "x-stream-offset"
 """Argument with the start of a consumer, and header with the offset of an entry (RabbitMQ)."""
@@ -92,11 +93,16 @@ class _Reading:
         self.count = 0
         self.is_enough = False
 
-    def consume(self) -> Awaitable[str]:
-        """Start the consumer; return an awaitable of its tag."""
-        arguments: Table = {OFFSET: self.read.start}
-        consume = self.channel.consumers.consume
-        return consume(self.read.stream, self._on_delivery, arguments=arguments)
+    def consume(self) -> asyncio.Future[Any]:
+        """Start the consumer; return a future that is done when it has begun."""
+        self.consumer = new_tag()
+        return self.channel.consumers.consume_soon(
+            self.read.stream,
+            self._on_delivery,
+            tag=self.consumer,
+            prefetch=self.prefetch,
+            arguments={OFFSET: self.read.start},
+        )
 
     def _on_delivery(self, delivery: Delivery) -> None:
         self.count += 1
@@ -150,6 +156,8 @@ async def comes(channel: Channel, came: asyncio.Event, within_s: float) -> bool:
     Raises:
         BrokerError: the channel ended without a delivery.
     """
+    if came.is_set():
+        return True
     events = came, channel.closed
     waiting = [asyncio.ensure_future(each.wait()) for each in events]
     try:
@@ -164,10 +172,8 @@ async def comes(channel: Channel, came: asyncio.Event, within_s: float) -> bool:
 
 async def _begin(*readings: _Reading) -> None:
     """Set the prefetch and start the consumers, in one packet to keep peeks fast."""
-    consumers, prefetch = readings[0].channel.consumers, readings[0].prefetch
-    begun = await asyncio.gather(consumers.qos(prefetch), *(each.consume() for each in readings))
-    for each, tag in zip(readings, begun[1:], strict=True):
-        each.consumer = tag
+    for begun in [each.consume() for each in readings]:
+        await begun
 
 
 async def _go_on(*readings: _Reading) -> None:
