@@ -56,6 +56,9 @@ class ScheduledNumbers:
         Raises:
             ServerBusy: nobody has led it for `LED_WITHIN_S`, or a bridge gives no answer.
         """
+        known = self._waiting_here(path, start, count)
+        if known is not None:
+            return known
         return await retry(
             partial(self._waiting, path, start, count),
             wait_s=ASK_AGAIN_S,

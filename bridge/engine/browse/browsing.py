@@ -28,7 +28,12 @@ from bridge.engine.browse.view import BrowseView, Copy
 from bridge.engine.clock import now_ms
 from bridge.engine.services import Services
 from bridge.engine.sessions.membership import members_of
-from bridge.machine.browse.entity_messages import MovedTo, expires_ms, is_active_entry
+from bridge.machine.browse.entity_messages import (
+    DEFERRED_PLACES,
+    MovedTo,
+    expires_ms,
+    is_active_entry,
+)
 from bridge.message.message import death_of, died_after
 from bridge.model import entity as model
 from bridge.model.errors import ServerBusy
@@ -37,7 +42,7 @@ from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.entity_table import Changes
 from bridge.wire import headers
-from bridge.wire.basic import FieldValue, Properties, Table
+from bridge.wire.basic import Properties, Table, integer_in
 from bridge.wire.copies import Reader
 from bridge.wire.record import Record
 from bridge.wire.stamp import read_waiting
@@ -50,8 +55,6 @@ NEAR = 64
 
 SESSION_READ_MAX = 5_000
 """The scheduled or moved messages that are searched at a time for a session's messages."""
-
-_ABSENT: FieldValue = ("V", None)
 
 Waiting = Callable[[str, int, int], Awaitable[list[int]]]
 """Returns the numbers of an entity's scheduled messages, from a number on, up to a count."""
@@ -207,11 +210,11 @@ class Browsing:
                 return numbers.next_active(number + 1)
             until_ms = expires_ms(table, view.reader)
             if until_ms is None or until_ms > now:
-                page.add(_received(entry, view.reader, number, numbers.failed.get(number, 0)))
-            if not page.is_full:
-                return numbers.next_active(number + 1)
-            page.end_at(number)
-            return STOP
+                received = _received(entry, view.reader, number, numbers.failed.get(number, 0))
+                if page.add(received):
+                    page.end_at(number)
+                    return STOP
+            return numbers.next_active(number + 1)
 
         await view.journal.scan_page(numbers.next_active(start), take, prefetch=page.prefetch)
 
@@ -246,6 +249,8 @@ class Browsing:
         self, page: Page, view: BrowseView, copies: dict[int, Copy], start: int
     ) -> None:
         """Add messages of the moved stream, lowest numbers first."""
+        if not copies:
+            return
         there = sorted(copies)
 
         async def named(start: int, limit: int) -> list[int]:
@@ -353,17 +358,17 @@ def _received(
     table = _stored(properties)
     if reader is not None:
         table = properties.headers = reader.own(table)
+    if place is not MovedTo.DEAD and headers.DELIVERED in table:
+        failures = max(failures, integer_in(table, headers.DELIVERED) or 0)
     has_own_ttl = headers.OWN_TIME_TO_LIVE in table
     return Received(
         record=Record(properties, entry.body),
         sequence_number=number,
-        enqueued_ms=_integer(table, headers.ENQUEUED_TIME) or 0,
-        delivery_count=failures
-        if place is MovedTo.DEAD
-        else max(failures, _integer(table, headers.DELIVERED) or 0),
-        time_to_live_ms=_integer(table, headers.TIME_TO_LIVE) if has_own_ttl else None,
+        enqueued_ms=integer_in(table, headers.ENQUEUED_TIME) or 0,
+        delivery_count=failures,
+        time_to_live_ms=integer_in(table, headers.TIME_TO_LIVE) if has_own_ttl else None,
         dead_letter=death_of(table) if place in (MovedTo.DEAD, MovedTo.DEAD_DEFERRED) else None,
-        is_deferred=place in (MovedTo.DEFERRED, MovedTo.DEAD_DEFERRED),
+        is_deferred=place in DEFERRED_PLACES,
     )
 
 
@@ -385,8 +390,3 @@ def _stored(properties: Properties) -> Table:
     table = properties.headers or {}
     table.pop(OFFSET, None)
     return table
-
-
-def _integer(table: Table, name: str) -> int | None:
-    value = table.get(name, _ABSENT)[1]
-    return value if isinstance(value, int) else None

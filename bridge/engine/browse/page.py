@@ -41,21 +41,20 @@ class Page:
         """The prefetch of a read for this page."""
         return PREFETCH if self.takes is not None else min(self.count + 4, PREFETCH)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the page has enough messages, or more bytes than `PAGE_BYTES_MAX`."""
-        return len(self._found) >= self.count or self._bytes > PAGE_BYTES_MAX
+    def add(self, received: Received) -> bool:
+        """Add a message, unless the peek is for another session; return whether the page is full.
 
-    def add(self, received: Received) -> None:
-        """Add a message, unless the peek is for another session."""
+        It is when it has enough messages, or more bytes than `PAGE_BYTES_MAX`.
+        """
         record = received.record
         if self.takes is not None and not self.takes(record.properties.headers or {}):
-            return
+            return False
         self._found[received.sequence_number] = received
         self._bytes += len(record.body) + 500
         if len(self._found) > 2 * self.count + 100:  # higher numbers cannot be on the page
             for number in sorted(self._found)[self.count :]:
                 del self._found[number]
+        return len(self._found) >= self.count or self._bytes > PAGE_BYTES_MAX
 
     def result(self) -> list[Received]:
         """Return the page's messages in the order of their numbers."""

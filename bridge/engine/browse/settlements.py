@@ -173,11 +173,17 @@ class UnwrittenSettlements:
                 await asyncio.sleep(0)
         await self._flush(record)
 
-    async def flush(self, queue: str) -> None:
-        """Write the waiting numbers of a queue now, if it has a settled stream."""
-        record = self._records.get(queue)
-        if record is not None and record.state is _State.ON:
-            await self._flush(record)
+    async def flush(self, *queues: str) -> None:
+        """Write the waiting numbers of queues now, of those that have settled streams."""
+        writes = []
+        for queue in queues:
+            record = self._records.get(queue)
+            if record is None or record.state is not _State.ON:
+                continue
+            if record.writing.locked() or not record.is_told:
+                writes.append(self._flush(record))
+        if writes:
+            await asyncio.gather(*writes)
 
     async def close(self) -> None:
         """Write the last numbers, for at most 1 s a queue, and stop."""

@@ -63,6 +63,7 @@ class QueueView:
     Attributes:
         queue: its name.
         numbers: the numbers of the messages that have left it.
+        read_bytes: the size of the entries since the last time that all numbers were written.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class QueueView:
         self.numbers = LeftNumbers()
         self._sender = services.sender
         self._settlements = services.settlements
-        self._read_bytes = 0
+        self.read_bytes = 0
         self._deferred_left = deferred_left
         self.tail = StreamTail(services, names.settled(queue), self._take)
         self.is_begun = False
@@ -85,17 +86,12 @@ class QueueView:
         self.is_begun = True
         return is_new
 
-    async def flush(self) -> None:
-        """Write this process's settled numbers."""
-        await self._settlements.flush(self.queue)
-
-    async def caught_up(self) -> None:
-        """Write all numbers again, when much was read."""
-        if self._read_bytes > WRITE_AGAIN_BYTES:
-            self._read_bytes = 0
-            numbers = self.numbers
-            for body in entries(numbers.recorded(), list(numbers.deferred), numbers.failed):
-                await self._sender.publish("", names.settled(self.queue), PROPERTIES, body)
+    async def write_again(self) -> None:
+        """Write all numbers again."""
+        self.read_bytes = 0
+        numbers = self.numbers
+        for body in entries(numbers.recorded(), list(numbers.deferred), numbers.failed):
+            await self._sender.publish("", names.settled(self.queue), PROPERTIES, body)
 
     def _take(self, entry: StreamEntry) -> None:
         try:
@@ -105,7 +101,7 @@ class QueueView:
                 self._deferred_left(first, last)
         except ValueError as error:
             log.warning("settled.unreadable queue=%s error=%s", self.queue, error)
-        self._read_bytes += len(entry.body)
+        self.read_bytes += len(entry.body)
 
 
 class BrowseView:
@@ -152,6 +148,8 @@ class BrowseView:
         self._tails = StreamTails(services, (self.active.tail, self.dead.tail, moved))
         self._moved_end = -1
         self.deferrals = 0
+        self._settlements = services.settlements
+        self._is_begun = False
         self._lock = asyncio.Lock()
         self.counted_dead = CountedDeadLetters()
 
@@ -162,20 +160,23 @@ class BrowseView:
 
     async def begin(self, on_first: Callable[[str], None]) -> None:
         """Make the settled streams; at the first peek, wait for other bridges to write theirs."""
+        if self._is_begun:
+            return
         async with self._lock:
             new = [await side.begin() for side in (self.active, self.dead)]
             if any(new):
                 on_first(self.entity.path)
                 await asyncio.sleep(OTHERS_TELL_S)
+            self._is_begun = True
 
     async def catch_up(self) -> None:
         """Read the entries of the settled and moved streams that are new since the last peek."""
         async with self._lock:
-            sides = self.active, self.dead
-            await asyncio.gather(*(side.flush() for side in sides))
+            await self._settlements.flush(self.active.queue, self.dead.queue)
             await self._tails.catch_up()
-            for side in sides:
-                await side.caught_up()
+            for side in (self.active, self.dead):
+                if side.read_bytes > WRITE_AGAIN_BYTES:
+                    await side.write_again()
 
     def put_back(self) -> dict[int, Copy]:
         """Return the messages that were put back with changes and may be in the queue."""
