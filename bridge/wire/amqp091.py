@@ -172,7 +172,8 @@ def method_frame(channel: int, method: int, *arguments: object) -> bytes:
                 count += 1
                 continue
             bits = -1
-            parts.append(_argument(kind, value))
+            layout = _NUMBERS.get(kind)
+            parts.append(_argument(kind, value) if layout is None else layout.pack(value))
     except (struct.error, TypeError) as error:
         raise ValueError(f"an argument of method {method:#x} does not fit: {error}") from error
     payload = b"".join(parts)
@@ -186,10 +187,9 @@ def _argument(kind: str, value: object) -> bytes:
     if kind == "S":
         assert isinstance(value, bytes)
         return _LENGTH.pack(len(value)) + value
-    if kind == "T":
-        assert isinstance(value, dict)
-        return encode_table(value)
-    return _NUMBERS[kind].pack(value)
+    assert kind == "T"
+    assert isinstance(value, dict)
+    return encode_table(value)
 
 
 def read_method(raw: bytes, at: int, end: int) -> Method:
@@ -212,8 +212,13 @@ def read_method(raw: bytes, at: int, end: int) -> Method:
                 bits += 1
                 continue
             bits = 8
-            value, at = _read_argument(kind, raw, at)
-            arguments.append(value)
+            layout = _NUMBERS.get(kind)
+            if layout is not None:
+                arguments.append(layout.unpack_from(raw, at)[0])
+                at += layout.size
+            else:
+                value, at = _read_argument(kind, raw, at)
+                arguments.append(value)
     except (struct.error, IndexError) as error:
         raise ValueError("a method frame ends too early") from error
     if at != end:
@@ -228,10 +233,8 @@ def _read_argument(kind: str, raw: bytes, at: int) -> tuple[object, int]:
         start = at + 4
         end = start + _LENGTH.unpack_from(raw, at)[0]
         return raw[start:end], end
-    if kind == "T":
-        return decode_table(raw, at)
-    number = _NUMBERS[kind]
-    return number.unpack_from(raw, at)[0], at + number.size
+    assert kind == "T"
+    return decode_table(raw, at)
 
 
 def publish_method(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:

@@ -168,8 +168,18 @@ def _read_table(raw: bytes, at: int, end: int, depth: int) -> Table:
         raise ValueError(f"a field table nests deeper than {DEPTH_MAX}")
     table: Table = {}
     while at < end:
-        key, at = read_short_string(raw, at)
-        field, at = _read_field(raw, at, depth)
+        # Every header of every message comes here: keys and numbers are read without a call.
+        start = at + 1
+        at = start + raw[at]
+        key = raw[start:at].decode("utf-8", "surrogateescape")
+        letter = chr(raw[at])
+        number = NUMBERS.get(letter)
+        field: FieldValue
+        if number is not None:
+            field = letter, number.unpack_from(raw, at + 1)[0]
+            at += 1 + number.size
+        else:
+            field, at = _read_field(raw, at, depth)
         # RabbitMQ looks a key up with lists:keyfind, so of two equal keys the first counts.
         table.setdefault(key, field)
     if at != end:

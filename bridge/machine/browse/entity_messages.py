@@ -341,6 +341,8 @@ class Places:
 
     def numbers(self, place: MovedTo) -> Iterable[int]:
         """Return the numbers of a place, in order, without messages that have left the place."""
+        if not self._numbers[place]:
+            return ()
         there = dict.fromkeys(self._numbers[place])
         kept = [each for each in there if self._found[each][1] is place]
         self._numbers[place] = kept

@@ -14,7 +14,7 @@ from bridge.wire.amqp10 import types, writing
 from bridge.wire.amqp10.composite import encode_composite, read_any
 from bridge.wire.amqp10.errors import DecodeError
 from bridge.wire.amqp10.message_properties import MessageProperties
-from bridge.wire.amqp10.whole import check, to_read, to_store
+from bridge.wire.amqp10.whole import check, plain_items, to_read, to_store
 
 BATCH_FORMAT: Final = 0x80013700
 """The message-format of Azure's batch: each Data section holds one encoded message."""
@@ -47,8 +47,13 @@ def decode_message(raw: bytes) -> AmqpMessage:
     while at < size:
         if raw[at] != 0x00:
             raise DecodeError(f"0x{raw[at]:02x} at byte {at} begins no section")
-        end = check(raw, at, size, allowance)
-        descriptor, value_at = types.read_value(raw, at + 1)
+        descriptor: Any
+        if _is_plain(raw, at):  # most sections are: nothing else need be checked of them
+            descriptor, value_at = raw[at + 2], at + 3
+            end = value_at + 2 + raw[value_at + 1]
+        else:
+            end = check(raw, at, size, allowance)
+            descriptor, value_at = types.read_value(raw, at + 1)
         if descriptor == 0x73 or descriptor == "amqp:properties:list":
             properties, _ = read_any(raw, at)
             if not isinstance(properties, MessageProperties):
@@ -73,6 +78,15 @@ def encode_message(message: AmqpMessage) -> bytes:
         + writing.write_map(message.application_properties)
         + b"\x00\x53\x77"
         + writing.encode(message.value)
+    )
+
+
+def _is_plain(raw: bytes, at: int) -> bool:
+    """Whether a section begins at `at` that has a short list or map, and is plainly valid."""
+    return (
+        raw[at + 1 : at + 2] == b"\x53"
+        and raw[at + 3 : at + 4] in (b"\xc0", b"\xc1")
+        and plain_items(raw, at + 3) is not None
     )
 
 

@@ -58,26 +58,23 @@ def encode_double(value: float) -> bytes:
     return _pack_double(0x82, value)
 
 
-def _sized(code: int, raw: bytes) -> bytes:
-    size = len(raw)
-    if size < 256:
-        return bytes((code, size)) + raw
-    return bytes((code + 0x10,)) + size.to_bytes(4, "big") + raw
+def _sized32(code: int, raw: bytes) -> bytes:
+    return bytes((code,)) + len(raw).to_bytes(4, "big") + raw
 
 
 def encode_binary(raw: bytes) -> bytes:
     """Encode a binary."""
-    return _sized(0xA0, raw)
+    return bytes((0xA0, len(raw))) + raw if len(raw) < 256 else _sized32(0xB0, raw)
 
 
 def encode_string(utf8: bytes) -> bytes:
     """Encode a string from its UTF-8 bytes."""
-    return _sized(0xA1, utf8)
+    return bytes((0xA1, len(utf8))) + utf8 if len(utf8) < 256 else _sized32(0xB1, utf8)
 
 
 def encode_symbol(ascii_: bytes) -> bytes:
     """Encode a symbol from its ASCII bytes."""
-    return _sized(0xA3, ascii_)
+    return bytes((0xA3, len(ascii_))) + ascii_ if len(ascii_) < 256 else _sized32(0xB3, ascii_)
 
 
 def encode_compound(code: int, count: int, body: bytes) -> bytes:

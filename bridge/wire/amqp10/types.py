@@ -209,7 +209,12 @@ def _map(width: int) -> Reader:
         count, at, end = _compound(raw, at, width)
         pairs: dict[Any, Any] = {}
         for _ in range(count // 2):
-            key, at = read_value(raw, at)
+            if raw[at] == 0xA1:  # most keys are short strings: no call for these
+                start = at + 2
+                at = start + raw[at + 1]
+                key: Any = raw[start:at].decode()
+            else:
+                key, at = read_value(raw, at)
             value, at = read_value(raw, at)
             pairs[KeyUuid(int=key.int) if type(key) is UUID else key] = value
         return pairs, end

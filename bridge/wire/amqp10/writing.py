@@ -119,7 +119,8 @@ def _encode(value: Any, depth: int) -> bytes:
             return writer(value)
         except (struct.error, UnicodeEncodeError, OverflowError) as error:
             raise EncodeError(f"{value!r} is no {kind.__name__}: {error}") from None
-    _check_depth(depth)
+    if depth >= DEPTH_MAX:
+        raise _too_deep()
     if kind is list or kind is tuple:
         return encode_list([_encode(item, depth + 1) for item in value])
     if kind is dict:
@@ -131,9 +132,8 @@ def _encode(value: Any, depth: int) -> bytes:
     raise EncodeError(f"{kind.__name__} has no AMQP 1.0 form")
 
 
-def _check_depth(depth: int) -> None:
-    if depth >= DEPTH_MAX:
-        raise EncodeError(f"the value nests deeper than {DEPTH_MAX}")
+def _too_deep() -> EncodeError:
+    return EncodeError(f"the value nests deeper than {DEPTH_MAX}")
 
 
 def write_map(value: dict[Any, Any]) -> bytes:
@@ -146,7 +146,9 @@ def _list_elements(value: Any, depth: int) -> tuple[int, bytes]:
 
 
 def _map_elements(value: Any, depth: int) -> tuple[int, bytes]:
-    parts = [_encode(part, depth) for pair in value.items() for part in pair]
+    parts: list[bytes] = []
+    for key, item in value.items():
+        parts += (_encode(key, depth), _encode(item, depth))
     return 2 * len(value), b"".join(parts)
 
 
@@ -160,7 +162,8 @@ def _array_elements(value: Array, depth: int) -> tuple[int, bytes]:
     if elements is None:
         body = b"".join(map(write, value.items))
     else:
-        _check_depth(depth)
+        if depth >= DEPTH_MAX:
+            raise _too_deep()
         body = b"".join([_sized_by_32(*elements(item, depth + 1)) for item in value.items])
     return len(value.items), descriptor + bytes((code,)) + body
 

@@ -96,7 +96,7 @@ def message_from_record(
     """
     properties = record.properties
     table = properties.headers if properties.headers is not None else {}
-    exact = exact_sections(table)
+    exact = exact_sections(table) if headers.SECTIONS in table else None
     return b"".join(
         (
             _header(table, time_to_live_ms, delivery_count),
@@ -161,23 +161,25 @@ _NOTHING = _DELIVERY_ANNOTATIONS + encode_map([])
 
 
 def _header(table: Table, time_to_live_ms: int | None, delivery_count: int) -> bytes:
-    priority = integer_in(table, headers.PRIORITY)
-    items = [
-        _flag(table, headers.DURABLE),
-        NULL if priority is None or not 0 <= priority < 256 else bytes((0x50, priority)),
-        NULL if time_to_live_ms is None else encode_uint(min(time_to_live_ms, UINT_MAX)),
-        _flag(table, headers.FIRST_ACQUIRER),
-        encode_uint(min(max(delivery_count, 0), _COUNT_MAX)),
-    ]
+    ttl = NULL if time_to_live_ms is None else encode_uint(min(time_to_live_ms, UINT_MAX))
+    items = [NULL, NULL, ttl, NULL, encode_uint(min(max(delivery_count, 0), _COUNT_MAX))]
+    if headers.DURABLE in table:
+        items[0] = _flag(table, headers.DURABLE)
+    if headers.PRIORITY in table:
+        priority = integer_in(table, headers.PRIORITY)
+        if priority is not None and 0 <= priority < 256:
+            items[1] = bytes((0x50, priority))
+    if headers.FIRST_ACQUIRER in table:
+        items[3] = _flag(table, headers.FIRST_ACQUIRER)
     return _HEADER + encode_list(items)
 
 
 def _flag(table: Table, name: str) -> bytes:
     """Return what the sender said of itself; Azure adds nothing where it said nothing."""
-    field = table.get(name)
-    if field is None or field[0] != "t":
+    letter, value = table[name]
+    if letter != "t":
         return NULL
-    return b"\x41" if field[1] else b"\x42"
+    return b"\x41" if value else b"\x42"
 
 
 def _delivery_annotations(
@@ -212,9 +214,10 @@ def _annotations(
         pairs.append((_MESSAGE_STATE, encode_int(state)))
     if locked_until_ms is not None:
         pairs.append((_LOCKED_UNTIL, _pack_long(locked_until_ms)))
-    first = integer_in(table, headers.ENQUEUED_SEQUENCE_NUMBER)
-    if first is not None and first < 2**63:
-        pairs.append((_ENQUEUED_NUMBER, _pack_long(first)))
+    if headers.ENQUEUED_SEQUENCE_NUMBER in table:
+        first = integer_in(table, headers.ENQUEUED_SEQUENCE_NUMBER)
+        if first is not None and first < 2**63:
+            pairs.append((_ENQUEUED_NUMBER, _pack_long(first)))
     scheduled = table.get(headers.SCHEDULED_ENQUEUE_TIME)
     if scheduled is not None and isinstance(scheduled[1], int):
         scheduled_ms = scheduled[1] * 1000 if scheduled[0] == "T" else scheduled[1]
@@ -249,9 +252,10 @@ def _application_properties(
             for key, value in exact.pairs(part.APPLICATION_PROPERTIES)
         ]
     else:
+        fields = application_fields(table)
         pairs = [
             (encode_string(utf8(name)), encode_field(field))
-            for name, field in in_order(table, application_fields(table))
+            for name, field in (in_order(table, fields) if fields else ())
         ]
         if properties.app_id is not None:
             app_id = encode_string(utf8(properties.app_id))

@@ -40,9 +40,13 @@ def _times(
     """
     if time_to_live_ms is not None:
         return _service_times(enqueued_ms, time_to_live_ms)
-    creation_ms = integer_in(table, headers.CREATION_TIME)
-    if headers.CREATION_TIME not in table and properties.timestamp is not None:
+    creation_ms: int | None = None
+    if headers.CREATION_TIME in table:
+        creation_ms = integer_in(table, headers.CREATION_TIME)
+    elif properties.timestamp is not None:
         creation_ms = properties.timestamp * 1000
+    if headers.ABSOLUTE_EXPIRY_TIME not in table:
+        return None, creation_ms
     return integer_in(table, headers.ABSOLUTE_EXPIRY_TIME), creation_ms
 
 
@@ -92,7 +96,7 @@ def properties_section(
     given_id = properties.message_id
     message_id = f"{sequence_number:032x}" if given_id is None else given_id
     items = [encode_string(utf8(message_id))] + [NULL] * 12
-    user_id = bytes_in(table, headers.USER_ID)
+    user_id = bytes_in(table, headers.USER_ID) if headers.USER_ID in table else None
     if user_id is not None:
         items[1] = encode_binary(user_id)
     for at, text in (
@@ -113,9 +117,10 @@ def properties_section(
     for at, name in _TEXT_FIELDS:
         if name in table:
             items[at] = text_or_null(table, name)
-    sequence = integer_in(table, headers.GROUP_SEQUENCE)
-    if sequence is not None and 0 <= sequence <= UINT_MAX:
-        items[11] = encode_uint(sequence)
+    if headers.GROUP_SEQUENCE in table:
+        sequence = integer_in(table, headers.GROUP_SEQUENCE)
+        if sequence is not None and 0 <= sequence <= UINT_MAX:
+            items[11] = encode_uint(sequence)
     while items[-1] is NULL:
         items.pop()
     return _PROPERTIES + encode_list(items)
