@@ -46,6 +46,15 @@ class Ranges:
         self._firsts[at : at + 1] = [each[0] for each in kept]
         self._lasts[at : at + 1] = [each[1] for each in kept]
 
+    def outside(self, numbers: Iterable[int]) -> list[int]:
+        """Return those of some numbers that are not in the set, in their order."""
+        firsts, lasts = self._firsts, self._lasts
+        return [
+            number
+            for number in numbers
+            if not (at := bisect_right(firsts, number)) or number > lasts[at - 1]
+        ]
+
     def next_free(self, number: int) -> int:
         """Return the lowest number not in the set, from `number` on."""
         at = bisect_right(self._firsts, number) - 1

@@ -180,9 +180,9 @@ class BrowseView:
 
     def put_back(self) -> dict[int, Copy]:
         """Return the messages that were put back with changes and may be in the queue."""
-        places, gone = self.places, self.active.numbers.is_gone
-        numbers = (each for each in places.numbers(MovedTo.ACTIVE) if not gone(each))
-        return {each: Copy(places.offset(each), MovedTo.ACTIVE) for each in numbers}
+        numbers, copies = self.active.numbers, self.places.copies(MovedTo.ACTIVE)
+        there = numbers.active.outside(copies)
+        return {each: Copy(copies[each], MovedTo.ACTIVE) for each in there if each >= numbers.floor}
 
     def dead_letters(self) -> dict[int, Copy]:
         """Return the dead letters that are in the queue."""
@@ -195,13 +195,13 @@ class BrowseView:
 
     def named_dead(self) -> dict[int, int]:
         """Return the offsets of the dead letters of which nobody has told that they have left."""
-        places, left, stayed = self.places, self.dead.numbers.active, self.active.numbers.stayed
-        numbers = (each for each in places.numbers(MovedTo.DEAD) if each not in stayed)
-        return {each: places.offset(each) for each in numbers if each not in left}
+        copies, stayed = self.places.copies(MovedTo.DEAD), self.active.numbers.stayed
+        there = self.dead.numbers.active.outside(copies)
+        return {each: copies[each] for each in there if each not in stayed}
 
     def all_dead(self) -> list[int]:
         """Return the numbers of all messages that are dead letters, or were when they left."""
-        return list(self.places.numbers(MovedTo.DEAD))
+        return self.places.numbers(MovedTo.DEAD)
 
     def unproven(self, dead_beyond: int) -> list[int]:
         """Return the numbers of messages that have left by the moved stream alone; the last first.
@@ -213,14 +213,8 @@ class BrowseView:
             dead_beyond: how many dead letters there are more than RabbitMQ counts.
         """
         deferred = {*self.set_aside.numbers(MovedTo.DEFERRED)}
-        dead = sorted(
-            (
-                each
-                for each in self.places.numbers(MovedTo.DEAD)
-                if each not in self.dead.numbers.active
-            ),
-            key=self.places.offset,
-        )
+        copies = self.places.copies(MovedTo.DEAD)
+        dead = sorted(self.dead.numbers.active.outside(copies), key=copies.__getitem__)
         beyond = set(dead[len(dead) - min(dead_beyond, len(dead)) :])
         found = [
             each
@@ -236,18 +230,13 @@ class BrowseView:
 
     def deferred(self, place: MovedTo) -> dict[int, Copy]:
         """Return the messages deferred from one place: the queue or dead letters."""
-        found: dict[int, Copy] = {}
-        for number in self.set_aside.numbers(place):
-            offset = self.places.deferred_offset(place, number)
-            if offset is not None:
-                found[number] = Copy(offset, place)
-        return found
+        copies, there = self.places.deferred_copies(place), self.set_aside.numbers(place)
+        return {each: Copy(copies[each], place) for each in there if each in copies}
 
     @property
     def hidden_deferred(self) -> int:
         """The count of deferred messages that are no more in the moved stream."""
-        places = MovedTo.DEFERRED, MovedTo.DEAD_DEFERRED
-        return len(self.set_aside) - sum(len(self.deferred(place)) for place in places)
+        return len(self.set_aside) - sum(len(self.deferred(place)) for place in DEFERRED_PLACES)
 
     def _deferred_left(self, place: MovedTo, first: int, last: int) -> None:
         self.set_aside.left(place, first, last)

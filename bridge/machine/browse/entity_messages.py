@@ -19,7 +19,7 @@ which are there, also that there is none.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from bridge.machine.ranges import Ranges
@@ -332,21 +332,23 @@ class Places:
         """Return the offset of a moved message's last copy."""
         return self._found[number][0]
 
-    def deferred_offset(self, place: MovedTo, number: int) -> int | None:
-        """Return the offset of the last copy of a message that was deferred from a place.
+    def deferred_copies(self, place: MovedTo) -> Mapping[int, int]:
+        """Return the offsets of the last copies of messages that were deferred from a place.
 
-        The message may have a later copy elsewhere, of a bridge that was killed as it moved it.
+        A message may have a later copy elsewhere, of a bridge that was killed as it moved it.
         """
-        return self._copies[place].get(number)
+        return self._copies[place]
 
-    def numbers(self, place: MovedTo) -> Iterable[int]:
-        """Return the numbers of a place, in order, without messages that have left the place."""
-        if not self._numbers[place]:
-            return ()
-        there = dict.fromkeys(self._numbers[place])
-        kept = [each for each in there if self._found[each][1] is place]
-        self._numbers[place] = kept
+    def copies(self, place: MovedTo) -> dict[int, int]:
+        """Return the offsets of the last copies of the messages in a place, by number, in order."""
+        found = self._found
+        kept = {each: found[each][0] for each in self._numbers[place] if found[each][1] is place}
+        self._numbers[place] = list(kept)
         return kept
+
+    def numbers(self, place: MovedTo) -> list[int]:
+        """Return the numbers of a place, in order, without messages that have left the place."""
+        return list(self.copies(place))
 
     def _place(self, table: Table) -> MovedTo | None:
         died_in = text_in(table, _DEATH_QUEUE)

@@ -40,6 +40,8 @@ def test_the_last_entry_of_a_number_says_where_it_is() -> None:
     assert (places.place(7), list(places.numbers(MovedTo.DEFERRED))) == (MovedTo.DEFERRED, [7])
     places.take(2, moved(7, names.dead_letter_queue("orders")))
     assert (places.place(7), places.offset(7)) == (MovedTo.DEAD, 2)
+    assert places.copies(MovedTo.DEAD) == {7: 2}
+    assert places.deferred_copies(MovedTo.DEFERRED) == {7: 1}
     assert list(places.numbers(MovedTo.DEFERRED)) == []
     places.take(3, moved(7, deferred, **{headers.DEFERRED: text("$deadletterqueue")}))
     assert list(places.numbers(MovedTo.DEAD_DEFERRED)) == [7]

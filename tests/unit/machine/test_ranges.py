@@ -19,6 +19,7 @@ def test_ranges_are_the_set_of_their_numbers(added: list[tuple[int, int]], a: in
         numbers |= set(range(first, first + size + 1))
         assert list(ranges) == ranges_of(numbers)
     assert all((number in ranges) == (number in numbers) for number in range(80))
+    assert ranges.outside(range(80)) == [number for number in range(80) if number not in numbers]
     low, high = min(a, b), max(a, b)
     assert ranges.count(low, high) == len(numbers & set(range(low, high + 1)))
     assert ranges.next_free(a) == next(n for n in range(a, 90) if n not in numbers)
