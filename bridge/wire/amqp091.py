@@ -173,7 +173,13 @@ def method_frame(channel: int, method: int, *arguments: object) -> bytes:
                 continue
             bits = -1
             layout = _NUMBERS.get(kind)
-            parts.append(_argument(kind, value) if layout is None else layout.pack(value))
+            if layout is not None:
+                parts.append(layout.pack(value))
+            elif kind == "s":
+                assert isinstance(value, str)
+                parts.append(short_string(value))
+            else:
+                parts.append(_argument(kind, value))
     except (struct.error, TypeError) as error:
         raise ValueError(f"an argument of method {method:#x} does not fit: {error}") from error
     payload = b"".join(parts)
@@ -181,9 +187,6 @@ def method_frame(channel: int, method: int, *arguments: object) -> bytes:
 
 
 def _argument(kind: str, value: object) -> bytes:
-    if kind == "s":
-        assert isinstance(value, str)
-        return short_string(value)
     if kind == "S":
         assert isinstance(value, bytes)
         return _LENGTH.pack(len(value)) + value

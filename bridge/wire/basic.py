@@ -105,6 +105,8 @@ _PROPERTIES: tuple[tuple[int, str, _Writer, _Reader], ...] = tuple(
 """(flag, name, writer, reader) in the order of the wire (AMQP 0-9-1, basic class)."""
 
 _HEADERS_FLAG = 1 << 13
+_MODE_FLAG = 1 << 12
+_ID_FLAG = 1 << 7
 _KNOWN_FLAGS = sum(flag for flag, *_ in _PROPERTIES)
 
 
@@ -152,9 +154,20 @@ class Properties:
                 raise ValueError(f"unknown property flags 0x{flags:04x}")
             at = 2
             for flag, name, _, read in _PROPERTIES:
-                if flags & flag:
+                if not flags & flag:
+                    continue
+                value: object
+                if flag == _MODE_FLAG:  # most messages have a mode and an id: no call for these
+                    value, at = raw[at], at + 1
+                elif flag == _ID_FLAG:
+                    start = at + 1
+                    at = start + raw[at]
+                    if at > len(raw):
+                        raise ValueError("a message id runs past the end")
+                    value = raw[start:at].decode("utf-8", "surrogateescape")
+                else:
                     value, at = read(raw, at)
-                    setattr(properties, name, value)
+                setattr(properties, name, value)
         except (struct.error, IndexError) as error:
             raise ValueError("message properties end too early") from error
         if at != len(raw):

@@ -168,7 +168,7 @@ def _read_table(raw: bytes, at: int, end: int, depth: int) -> Table:
         raise ValueError(f"a field table nests deeper than {DEPTH_MAX}")
     table: Table = {}
     while at < end:
-        # Every header of every message comes here: keys and numbers are read without a call.
+        # Every header of every message comes here: most are read without a call.
         start = at + 1
         at = start + raw[at]
         key = raw[start:at].decode("utf-8", "surrogateescape")
@@ -178,6 +178,12 @@ def _read_table(raw: bytes, at: int, end: int, depth: int) -> Table:
         if number is not None:
             field = letter, number.unpack_from(raw, at + 1)[0]
             at += 1 + number.size
+        elif letter == "S" or letter == "x":
+            start = at + 5
+            at = start + cast(int, _LENGTH.unpack_from(raw, at + 1)[0])
+            if at > end:
+                raise ValueError("a long string runs past the end")
+            field = letter, raw[start:at]
         else:
             field, at = _read_field(raw, at, depth)
         # RabbitMQ looks a key up with lists:keyfind, so of two equal keys the first counts.

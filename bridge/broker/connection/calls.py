@@ -13,13 +13,7 @@ from typing import Any
 
 from bridge.broker.connection.transport import Transport
 from bridge.broker.errors import BrokerError, BrokerSilent, ChannelClosed
-from bridge.wire.amqp091 import (
-    BASIC_CONSUME_OK,
-    BASIC_GET_EMPTY,
-    BASIC_GET_OK,
-    Method,
-    method_frame,
-)
+from bridge.wire.amqp091 import BASIC_CONSUME_OK, BASIC_GET_EMPTY, BASIC_GET_OK, method_frame
 
 RPC_TIMEOUT_S = 30.0
 """How long an answer may take: longer than a leader election, shorter than a client waits."""
@@ -165,10 +159,6 @@ class Calls:
                     self.transport.queue_answers += 1
                 return question
         raise ValueError(f"method {number >> 16}.{number & 0xFFFF} answers nothing")
-
-    def answer(self, method: Method) -> None:
-        """Resolve the question that a method answers."""
-        self.take(method.number).resolve(method)
 
     def fail(self, error: Callable[[], BrokerError]) -> None:
         """Fail all open questions, each with a new error from `error`."""

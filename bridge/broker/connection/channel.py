@@ -258,14 +258,14 @@ class Channel:
                 self.consumers.on_cancel(cast(str, arguments[0]))
             case wire.BASIC_CANCEL_OK:
                 self.consumers.on_cancel_ok(cast(str, arguments[0]))
-                self._calls.answer(method)
+                self._calls.take(method.number).resolve(method)
             case wire.BASIC_GET_EMPTY:
                 self._calls.take(method.number).resolve(None)
             case wire.CHANNEL_FLOW:
                 frame = wire.method_frame(self.number, wire.CHANNEL_FLOW_OK, arguments[0])
                 self._transport.write(frame)
             case _:
-                self._calls.answer(method)
+                self._calls.take(method.number).resolve(method)
 
     def _on_method_while_closing(self, method: int) -> None:
         """Ignore every method after channel.close, but channel.close and channel.close-ok."""

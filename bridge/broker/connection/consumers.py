@@ -203,7 +203,7 @@ class ChannelConsumers:
             earlier = [each for each in self._outstanding if each < tag]
             self._acked += earlier
             for each in earlier:
-                self._forget(each)
+                del self._outstanding[each]
         if not self._outstanding:
             self._tell_settled()
 

@@ -42,7 +42,7 @@ from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.topology.entity_table import Changes
 from bridge.wire import headers
-from bridge.wire.basic import Properties, Table, integer_in
+from bridge.wire.basic import integer_in
 from bridge.wire.copies import Reader
 from bridge.wire.record import Record
 from bridge.wire.stamp import read_waiting
@@ -201,19 +201,20 @@ class Browsing:
         return self._topics[key]
 
     async def _active(self, page: Page, view: BrowseView, start: int) -> None:
-        numbers, now = view.active.numbers, now_ms()
+        numbers, now, places = view.active.numbers, now_ms(), view.places.found
+        reader = view.reader
 
         def take(number: int, entry: StreamEntry) -> int:
             table = entry.properties.headers or {}
-            is_moved = number in view.places and number not in numbers.stayed
-            if not is_active_entry(table) or is_moved or numbers.is_gone(number):
+            is_moved = number in places and number not in numbers.stayed
+            if is_moved or not is_active_entry(table) or numbers.is_gone(number):
                 return numbers.next_active(number + 1)
-            until_ms = expires_ms(table, view.reader)
-            if until_ms is None or until_ms > now:
-                received = _received(entry, view.reader, number, numbers.failed.get(number, 0))
-                if page.add(received):
-                    page.end_at(number)
-                    return STOP
+            until_ms = expires_ms(table, reader)
+            has_expired = until_ms is not None and until_ms <= now
+            failures = numbers.failed.get(number, 0)
+            if not has_expired and page.add(_received(entry, reader, number, failures)):
+                page.end_at(number)
+                return STOP
             return numbers.next_active(number + 1)
 
         await view.journal.scan_page(numbers.next_active(start), take, prefetch=page.prefetch)
@@ -355,7 +356,8 @@ def _received(
             before it was one.
     """
     properties = entry.properties
-    table = _stored(properties)
+    table = properties.headers or {}
+    table.pop(OFFSET, None)
     if reader is not None:
         table = properties.headers = reader.own(table)
     if place is not MovedTo.DEAD and headers.DELIVERED in table:
@@ -374,7 +376,7 @@ def _received(
 
 def _scheduled(entry: StreamEntry, number: int) -> Received:
     _, due_ms, ttl_ms, _ = read_waiting(entry.properties)
-    _stored(entry.properties)
+    (entry.properties.headers or {}).pop(OFFSET, None)
     return Received(
         record=Record(entry.properties, entry.body),
         sequence_number=number,
@@ -383,10 +385,3 @@ def _scheduled(entry: StreamEntry, number: int) -> Received:
         time_to_live_ms=ttl_ms,
         is_scheduled=True,
     )
-
-
-def _stored(properties: Properties) -> Table:
-    """Remove the header that a stream adds; return the message's headers."""
-    table = properties.headers or {}
-    table.pop(OFFSET, None)
-    return table

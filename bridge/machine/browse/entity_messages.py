@@ -284,6 +284,9 @@ class Places:
         path: the entity's path.
         reader: the reader of a subscription's messages; `None` for a queue.
         shard_count: the number of queues of active messages.
+
+    Attributes:
+        found: the offset of the last copy and the place of each message, by number.
     """
 
     def __init__(self, path: str, reader: Reader | None, shard_count: int = 1) -> None:
@@ -291,19 +294,19 @@ class Places:
         self._dead = names.dead_letter_queue(path)
         self._deferred = names.deferred_queue(path)
         self._reader = reader
-        self._found: dict[int, tuple[int, MovedTo]] = {}
+        self.found: dict[int, tuple[int, MovedTo]] = {}
         self._numbers: dict[MovedTo, list[int]] = {place: [] for place in MovedTo}
         self._copies: dict[MovedTo, dict[int, int]] = {place: {} for place in DEFERRED_PLACES}
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self.found)
 
     def __contains__(self, number: int) -> bool:
-        return number in self._found
+        return number in self.found
 
     def clear(self) -> None:
         """Forget all places: the stream, perhaps a new one, is read from its beginning."""
-        self._found.clear()
+        self.found.clear()
         self._numbers = {place: [] for place in MovedTo}
         self._copies = {place: {} for place in DEFERRED_PLACES}
 
@@ -315,8 +318,8 @@ class Places:
         number = number_of(table, self._reader)
         if number < 0:
             return None
-        before = self._found.get(number)
-        self._found[number] = (offset, place)
+        before = self.found.get(number)
+        self.found[number] = (offset, place)
         if before is None or before[1] is not place:
             insort(self._numbers[place], number)
         if place in DEFERRED_PLACES:
@@ -325,12 +328,12 @@ class Places:
 
     def place(self, number: int) -> MovedTo | None:
         """Return the place of a message, `None` for a message that was never moved."""
-        found = self._found.get(number)
+        found = self.found.get(number)
         return None if found is None else found[1]
 
     def offset(self, number: int) -> int:
         """Return the offset of a moved message's last copy."""
-        return self._found[number][0]
+        return self.found[number][0]
 
     def deferred_copies(self, place: MovedTo) -> Mapping[int, int]:
         """Return the offsets of the last copies of messages that were deferred from a place.
@@ -341,7 +344,7 @@ class Places:
 
     def copies(self, place: MovedTo) -> dict[int, int]:
         """Return the offsets of the last copies of the messages in a place, by number, in order."""
-        found = self._found
+        found = self.found
         kept = {each: found[each][0] for each in self._numbers[place] if found[each][1] is place}
         self._numbers[place] = list(kept)
         return kept

@@ -87,9 +87,17 @@ def encode_compound(code: int, count: int, body: bytes) -> bytes:
 
 def encode_list(items: list[bytes]) -> bytes:
     """Encode a list of encoded values."""
-    return encode_compound(0xC0, len(items), b"".join(items)) if items else b"\x45"
+    if not items:
+        return b"\x45"
+    body, count = b"".join(items), len(items)
+    if len(body) < 255 and count < 256:
+        return bytes((0xC0, len(body) + 1, count)) + body
+    return encode_compound(0xC0, count, body)
 
 
 def encode_map(pairs: list[tuple[bytes, bytes]]) -> bytes:
     """Encode a map of pairs of encoded keys and values."""
-    return encode_compound(0xC1, 2 * len(pairs), b"".join(chain.from_iterable(pairs)))
+    body, count = b"".join(chain.from_iterable(pairs)), 2 * len(pairs)
+    if len(body) < 255 and count < 256:
+        return bytes((0xC1, len(body) + 1, count)) + body
+    return encode_compound(0xC1, count, body)
