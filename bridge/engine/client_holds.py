@@ -54,8 +54,10 @@ class ClientHolds:
 
     def of(self, path: str) -> list[int]:
         """Return the sums of the clients' held messages of an entity: active, and dead letters."""
-        now_s, key = self._now_s(), path.lower()
-        said = self._counts.pop(key, {})
+        key = path.lower()
+        if key not in self._counts:
+            return [0] * KINDS
+        now_s, said = self._now_s(), self._counts.pop(key)
         said = {address: each for address, each in said.items() if each[0] > now_s}
         if said:
             self._counts[key] = said

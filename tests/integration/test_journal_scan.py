@@ -63,15 +63,15 @@ class _ForgettingScan(JournalScan):
 
     async def _is_there(self, number: int) -> bool:
         found = await super()._is_there(number)
-        await self._forget()
+        await self._find_silent()
         return found
 
     async def _read_new(self) -> bool:
         found = await super()._read_new()
-        await self._forget()
+        await self._find_silent()
         return found
 
-    async def _forget(self) -> None:
+    async def _find_silent(self) -> None:
         with suppress(BrokerSilent):
             await self._read(at(10 * COUNT), lambda entry: True)
 

@@ -291,7 +291,8 @@ class StandingReaders:
 
     def put(self, key: Hashable, reader: StandingReader) -> None:
         """Let a reader stand until the next read, or `IDLE_S`."""
-        self.end(key)
+        if key in self._standing:
+            self.end(key)
         if len(self._standing) >= READERS_MAX:
             self.end(next(iter(self._standing)))
         timer = asyncio.get_running_loop().call_later(IDLE_S, partial(self.end, key))

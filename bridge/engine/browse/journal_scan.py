@@ -8,8 +8,7 @@ stands behind higher numbers. It is found when the read reaches its second entry
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from bridge.broker.connection.address import HasChannels
 from bridge.broker.errors import BrokerSilent
@@ -147,10 +146,13 @@ class JournalScan:
         """Read a page with a reader that may stand until the next one."""
         row = RowOfPages(read, prefetch)
         reads = (StreamRead(self._stream, at(start), row.take),)
-        with self._forgetting():
+        try:
             reader = await StandingReader.open(
                 self._connection, reads, prefetch=prefetch, unacked=1
             )
+        except BrokerSilent:
+            self._forget()
+            raise
         self._keep(row, reader)
 
     def _keep(self, row: RowOfPages, reader: StandingReader) -> int:
@@ -217,7 +219,7 @@ class JournalScan:
         self, start: tuple[str, object], take: Callable[[StreamEntry], bool], *, prefetch: int = 250
     ) -> None:
         may_be_empty = not self.has_entries
-        with self._forgetting():
+        try:
             await read_stream(
                 self._connection,
                 self._stream,
@@ -226,16 +228,14 @@ class JournalScan:
                 prefetch=prefetch,
                 may_be_empty=may_be_empty,
             )
-
-    @contextmanager
-    def _forgetting(self) -> Iterator[None]:
-        try:
-            yield
         except BrokerSilent:
-            # The journal may have been deleted and made again: its offsets begin anew.
-            self._anchors.forget()
-            self.end, self._highest, self._first, self._has_entries = -1, -1, None, True
+            self._forget()
             raise
+
+    def _forget(self) -> None:
+        """Forget all places: the journal may have been deleted and made again."""
+        self._anchors.forget()
+        self.end, self._highest, self._first, self._has_entries = -1, -1, None, True
 
     def see(self, entry: StreamEntry) -> int:
         """Note an entry's offset; return its number, -1 if it has none."""
@@ -306,8 +306,11 @@ class JournalScan:
         """Read on from the last known entry; return whether that has led to the journal's end."""
         if self._highest < 0:
             return False
-        with self._forgetting():
+        try:
             return await self._present_end.look(self.end)
+        except BrokerSilent:
+            self._forget()
+            raise
 
     async def _is_there(self, number: int) -> bool:
         """Return whether the journal still has the entry of this number, by its known offset."""

@@ -221,7 +221,9 @@ class UnwrittenSettlements:
         while True:
             await asyncio.sleep(FLUSH_S)
             for record in self._records.values():
-                if record.state is _State.ON and not record.is_told and not record.is_being_told:
+                if record.state is not _State.ON or record.is_being_told:
+                    continue
+                if record.active or record.deferred or record.failed.counts:
                     record.is_being_told = True
                     self._tasks.start(self._tell(record))
 

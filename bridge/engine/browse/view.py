@@ -181,6 +181,8 @@ class BrowseView:
     def put_back(self) -> dict[int, Copy]:
         """Return the messages that were put back with changes and may be in the queue."""
         numbers, copies = self.active.numbers, self.places.copies(MovedTo.ACTIVE)
+        if not copies:
+            return {}
         there = numbers.active.outside(copies)
         return {each: Copy(copies[each], MovedTo.ACTIVE) for each in there if each >= numbers.floor}
 
@@ -196,6 +198,8 @@ class BrowseView:
     def named_dead(self) -> dict[int, int]:
         """Return the offsets of the dead letters of which nobody has told that they have left."""
         copies, stayed = self.places.copies(MovedTo.DEAD), self.active.numbers.stayed
+        if not copies:
+            return {}
         there = self.dead.numbers.active.outside(copies)
         return {each: copies[each] for each in there if each not in stayed}
 
@@ -230,13 +234,17 @@ class BrowseView:
 
     def deferred(self, place: MovedTo) -> dict[int, Copy]:
         """Return the messages deferred from one place: the queue or dead letters."""
-        copies, there = self.places.deferred_copies(place), self.set_aside.numbers(place)
+        there = self.set_aside.numbers(place)
+        if not there:
+            return {}
+        copies = self.places.deferred_copies(place)
         return {each: Copy(copies[each], place) for each in there if each in copies}
 
     @property
     def hidden_deferred(self) -> int:
         """The count of deferred messages that are no more in the moved stream."""
-        return len(self.set_aside) - sum(len(self.deferred(place)) for place in DEFERRED_PLACES)
+        count = len(self.set_aside)
+        return count and count - sum(len(self.deferred(place)) for place in DEFERRED_PLACES)
 
     def _deferred_left(self, place: MovedTo, first: int, last: int) -> None:
         self.set_aside.left(place, first, last)

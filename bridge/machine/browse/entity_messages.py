@@ -344,6 +344,8 @@ class Places:
 
     def copies(self, place: MovedTo) -> dict[int, int]:
         """Return the offsets of the last copies of the messages in a place, by number, in order."""
+        if not self._numbers[place]:
+            return {}
         found = self.found
         kept = {each: found[each][0] for each in self._numbers[place] if found[each][1] is place}
         self._numbers[place] = list(kept)
