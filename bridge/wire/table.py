@@ -196,8 +196,10 @@ def _read_table(raw: bytes, at: int, end: int, depth: int) -> Table:
 def decode_table(raw: bytes, at: int = 0) -> tuple[Table, int]:
     """Read a table after its length; return the table and the position behind the table."""
     try:
-        start, end = _read_block(raw, at)
-        return _read_table(raw, start, end, 0), end
+        end = at + 4 + cast(int, _LENGTH.unpack_from(raw, at)[0])
+        if end > len(raw):
+            raise ValueError("a field table runs past the end")
+        return _read_table(raw, at + 4, end, 0), end
     except (struct.error, IndexError) as error:
         raise ValueError("a field table ends too early") from error
 

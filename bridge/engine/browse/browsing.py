@@ -202,22 +202,25 @@ class Browsing:
 
     async def _active(self, page: Page, view: BrowseView, start: int) -> None:
         numbers, now, places = view.active.numbers, now_ms(), view.places.found
-        reader = view.reader
+        reader, wanted = view.reader, numbers.next_active(start)
 
         def take(number: int, entry: StreamEntry) -> int:
+            nonlocal wanted
+            is_gone = number != wanted and numbers.is_gone(number)
+            wanted = numbers.next_active(number + 1)
             table = entry.properties.headers or {}
             is_moved = number in places and number not in numbers.stayed
-            if is_moved or not is_active_entry(table) or numbers.is_gone(number):
-                return numbers.next_active(number + 1)
+            if is_moved or is_gone or not is_active_entry(table):
+                return wanted
             until_ms = expires_ms(table, reader)
             has_expired = until_ms is not None and until_ms <= now
             failures = numbers.failed.get(number, 0)
             if not has_expired and page.add(_received(entry, reader, number, failures)):
                 page.end_at(number)
                 return STOP
-            return numbers.next_active(number + 1)
+            return wanted
 
-        await view.journal.scan_page(numbers.next_active(start), take, prefetch=page.prefetch)
+        await view.journal.scan_page(wanted, take, prefetch=page.prefetch)
 
     async def _whole(self, page: Page, view: BrowseView, start: int) -> None:
         """Read the whole journal of a partitioned queue: it is not in the order of its numbers."""

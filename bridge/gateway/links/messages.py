@@ -6,8 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.engine.api import Received
+from bridge.wire.amqp10.primitives import encode_binary, encode_map, encode_string
+from bridge.wire.amqp10.scalars import Encoded
 from bridge.wire.mapping.common_values import ALL, Form
 from bridge.wire.mapping.outward import message_from_record, without_body
+
+_MESSAGE = encode_string(b"message")
 
 
 def message_of(received: Received, form: Form = ALL, *, in_session: bool = False) -> bytes:
@@ -45,11 +49,15 @@ def received_entry(received: Received, form: Form, *, in_session: bool) -> dict[
     return entry
 
 
-def peeked_entry(
-    received: Received, form: Form, *, in_session: bool, has_body: bool
-) -> dict[str, Any]:
+def peeked_message(received: Received, form: Form, *, in_session: bool, has_body: bool) -> bytes:
     """Return a message of a peek; Azure says of a session's deferred one that it is locked."""
     if in_session and received.is_deferred:
         received = replace(received, locked_until_ms=form.latest_ms)
     message = message_of(received, form)
-    return {"message": message if has_body else without_body(message, len(received.record.body))}
+    return message if has_body else without_body(message, len(received.record.body))
+
+
+def peeked_entry(received: Received, form: Form, *, in_session: bool, has_body: bool) -> Encoded:
+    """Return the entry of a message in the reply to a peek: a map, written here at once."""
+    message = peeked_message(received, form, in_session=in_session, has_body=has_body)
+    return Encoded(encode_map([(_MESSAGE, encode_binary(message))]))

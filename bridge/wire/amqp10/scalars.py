@@ -1,4 +1,4 @@
-"""Classes for those primitive types of AMQP 1.0 that have no class in Python."""
+"""Classes for primitive types of AMQP 1.0 that have no class in Python, and for encoded values."""
 
 from __future__ import annotations
 
@@ -91,6 +91,12 @@ class Decimal64(bytes):
 
 class Decimal128(bytes):
     """IEEE 754 decimal128, kept as its 16 bytes."""
+
+    __slots__ = ()
+
+
+class Encoded(bytes):
+    """The bytes of a whole value, which are written as they are."""
 
     __slots__ = ()
 

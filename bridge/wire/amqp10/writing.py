@@ -31,6 +31,7 @@ from bridge.wire.amqp10.scalars import (
     Decimal32,
     Decimal64,
     Decimal128,
+    Encoded,
     Float,
     Int,
     KeyUuid,
@@ -97,6 +98,7 @@ WRITERS: Final[dict[type, Writer]] = {
     str: write_string,
     Symbol: write_symbol,
     KeyUuid: _write_uuid,
+    Encoded: lambda value: value,
 }
 """Python class -> writer of the whole value, constructor included; those that hold none."""
 

@@ -100,7 +100,9 @@ def message_from_record(
     return b"".join(
         (
             _header(table, time_to_live_ms, delivery_count),
-            _delivery_annotations(exact, lock_token, write_decimal),
+            _NOTHING
+            if exact is None and lock_token is None
+            else _delivery_annotations(exact, lock_token, write_decimal),
             _annotations(
                 table,
                 exact,
@@ -253,10 +255,12 @@ def _application_properties(
         ]
     else:
         fields = application_fields(table)
-        pairs = [
-            (encode_string(utf8(name)), encode_field(field))
-            for name, field in (in_order(table, fields) if fields else ())
-        ]
+        pairs = []
+        if fields:
+            pairs = [
+                (encode_string(utf8(name)), encode_field(field))
+                for name, field in in_order(table, fields)
+            ]
         if properties.app_id is not None:
             app_id = encode_string(utf8(properties.app_id))
             pairs.append((encode_string(APP_ID_PROPERTY.encode()), app_id))

@@ -8,7 +8,13 @@ import pytest
 from azure.servicebus._pyamqp._decode import decode_payload
 
 from bridge.engine.api import Received
-from bridge.gateway.links.messages import message_of, peeked_entry, received_entry
+from bridge.gateway.links.messages import (
+    message_of,
+    peeked_entry,
+    peeked_message,
+    received_entry,
+)
+from bridge.wire.amqp10.writing import encode
 from bridge.wire.basic import Properties
 from bridge.wire.mapping.common_values import ALL, GO, PYTHON, Form
 from bridge.wire.record import Record
@@ -62,5 +68,7 @@ def test_a_deferred_message_of_a_session_too_received_or_peeked(form: Form, last
             (gone, False, None),
             (received(), True, None),
         ):
+            message = peeked_message(each, form, in_session=in_session, has_body=has_body)
+            assert locked_until_ms(message) == expected
             entry = peeked_entry(each, form, in_session=in_session, has_body=has_body)
-            assert locked_until_ms(entry["message"]) == expected
+            assert encode([entry]) == encode([{"message": message}])
