@@ -49,11 +49,12 @@ class Ranges:
     def outside(self, numbers: Iterable[int]) -> list[int]:
         """Return those of some numbers that are not in the set, in their order."""
         firsts, lasts = self._firsts, self._lasts
-        return [
-            number
-            for number in numbers
-            if not (at := bisect_right(firsts, number)) or number > lasts[at - 1]
-        ]
+        found = []
+        for number in numbers:
+            at = bisect_right(firsts, number) - 1
+            if at < 0 or number > lasts[at]:
+                found.append(number)
+        return found
 
     def next_free(self, number: int) -> int:
         """Return the lowest number not in the set, from `number` on."""
