@@ -48,7 +48,7 @@ LIFE_S = 10.0
 KEPT_BYTES_MAX = 1 << 20
 """Bytes that come between two reads of a stream, above which its reader ends."""
 
-READERS_MAX = 64
+READERS_MAX = 96
 """Readers that stand at a time; the one that was used first ends."""
 
 
