@@ -20,7 +20,8 @@ from bridge.broker.failpoint import reach
 from bridge.broker.streams.stream_reader import StreamEntry, read_stream, since
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.sender import Sender
-from bridge.machine.browse.entity_messages import MovedTo, Places
+from bridge.machine.browse.entity_messages import MovedTo
+from bridge.machine.browse.places import Places
 from bridge.machine.inbox.left_out import as_missed
 from bridge.message import moves
 from bridge.message.message import Message, facts

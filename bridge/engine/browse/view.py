@@ -22,8 +22,8 @@ from bridge.machine.browse.entity_messages import (
     Deferred,
     LeftNumbers,
     MovedTo,
-    Places,
 )
+from bridge.machine.browse.places import Places
 from bridge.message.subscriptions import reader_of
 from bridge.model import entity as model
 from bridge.topology import names

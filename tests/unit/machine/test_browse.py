@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from bridge.machine.browse.entity_messages import (
     LeftNumbers,
     MovedTo,
-    Places,
     expires_ms,
     is_active_entry,
     newest,
     number_of,
 )
+from bridge.machine.browse.places import Places
 from bridge.topology import names
 from bridge.wire import copies, headers
 from bridge.wire.basic import Table, long, text
