@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from bridge.machine.browse.entity_messages import MovedTo, Places
+from bridge.machine.browse.entity_messages import MovedTo
+from bridge.machine.browse.places import Places
 from bridge.machine.inbox.arrival import SendCommand
 from bridge.machine.inbox.left_out import Missed, first_copies, for_one, without
 from bridge.machine.inbox.publication import Publication
