@@ -24,7 +24,7 @@ ELSEWHERE = {
     ("stored_states.py", "_set"): "likewise",
     ("settlements.py", "_flush"): "likewise; what is not told is found by RabbitMQ's count",
     ("hand_over.py", "_show"): "likewise; repeated until it is told, or the lock ends",
-    ("view.py", "caught_up"): "likewise; it is true for ever, and may stand there twice",
+    ("view.py", "write_again"): "likewise; it is true for ever, and may stand there twice",
     ("stream_tail.py", "_mark"): "likewise; a mark, which nobody else reads",
 }
 """Functions that need no point of their own."""
