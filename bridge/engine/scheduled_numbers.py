@@ -87,7 +87,9 @@ class ScheduledNumbers:
     async def count_unled(self, paths: Sequence[str]) -> dict[str, int]:
         """Return how many scheduled messages entities have that no bridge leads.
 
-        Without those of which RabbitMQ does not tell it now.
+        Without those of which RabbitMQ does not tell it now, and those whose buckets are consumed:
+        what a leader holds is in no count, one that is about to lead or one that was killed just
+        now.
         """
         prefixes = tuple(map(names.bucket_prefix, paths))
         if len(prefixes) == 1:
@@ -100,6 +102,6 @@ class ScheduledNumbers:
         found = {}
         for path, prefix in zip(paths, prefixes, strict=True):
             own = [each for each in buckets if each.startswith(prefix)]
-            if ready.known.keys() >= set(own):
+            if ready.known.keys() >= set(own) and ready.consumed.isdisjoint(own):
                 found[path] = sum(map(ready.of, own))
         return found
