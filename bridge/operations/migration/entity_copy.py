@@ -171,7 +171,7 @@ class EntityCopy:
             yield from states.copy()
         yield from self._copy()
         self.phase = CopyPhase.VERIFYING
-        yield from self._verify_source()
+        yield from self._verify_source(is_behind_later=True)
         self.verified = self.messages
         yield from self._verify_target()
         self.phase = CopyPhase.WAITING
@@ -320,8 +320,12 @@ class EntityCopy:
 
     # -- verifying
 
-    def _verify_source(self) -> CopySteps:
-        """See that no message of the source has come, gone or changed."""
+    def _verify_source(self, *, is_behind_later: bool = False) -> CopySteps:
+        """See that no message of the source has come, gone or changed.
+
+        Args:
+            is_behind_later: see `EntityReading.look_at_source`.
+        """
         for place, ledger in enumerate(self._ledgers):
             ledger.forget_seen()
 
@@ -334,7 +338,7 @@ class EntityCopy:
                 self.verified += self.verified < self.messages and not ledger.is_seen(at)
                 ledger.see(at)
 
-            yield from self._reading.look_at_source(place, show, ledger.seen_count)
+            yield from self._reading.look_at_source(place, show, ledger.seen_count, is_behind_later)
             if ledger.unseen:
                 raise ledger.stopped(ledger.first_unseen(), "has gone")
             yield from self._reading.check_count(place)

@@ -54,9 +54,14 @@ class EntityReading:
         show: Callable[[PeekedMessage], None],
         session_id: str | None = None,
         next_number: int = 1,
+        is_enough: Callable[[], bool] = lambda: False,
     ) -> CopySteps:
-        """Show the messages of a place, page by page, from a number on."""
-        while True:
+        """Show the messages of a place, page by page, from a number on.
+
+        Args:
+            is_enough: asked before each page; else the end is where no message stands any more.
+        """
+        while not is_enough():
             page = yield from self.page(side, place, next_number, session_id)
             for each in page:
                 if not each.is_own:
@@ -67,7 +72,11 @@ class EntityReading:
             next_number = highest + 1
 
     def look_at_source(
-        self, place: int, show: Callable[[PeekedMessage], None], shown: Callable[[], int]
+        self,
+        place: int,
+        show: Callable[[PeekedMessage], None],
+        shown: Callable[[], int],
+        is_behind_later: bool = False,
     ) -> CopySteps:
         """Show all messages of a place.
 
@@ -77,13 +86,18 @@ class EntityReading:
 
         Args:
             shown: how many were shown; one that is shown again may count again.
+            is_behind_later: what stands behind the last number is looked at later: where the order
+                is promised it is enough when all messages of the ledger were shown.
         """
 
         def note(message: PeekedMessage) -> None:
             self._partitioned[place] |= message.number >= compose(1, 0)
             show(message)
 
-        yield from self.look("source", place, note)
+        ledger = self.ledgers[place]
+        ends_early = is_behind_later and not self._is_unordered(place)
+        is_enough = (lambda: not ledger.unseen) if ends_early else (lambda: False)
+        yield from self.look("source", place, note, is_enough=is_enough)
         if not self._is_unordered(place) or (yield from self._count(place)) == shown():
             return
         for partition in range(PARTITION_COUNT) if self._partitioned[place] else ():

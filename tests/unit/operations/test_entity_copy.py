@@ -589,6 +589,26 @@ def test_the_source_is_not_read_again_for_what_was_kept(kept: int, fetched: int)
     assert alike(world.targets[0].messages, world.sources[0].messages)
 
 
+def test_the_end_of_the_source_is_looked_at_once_before_the_others_are_verified() -> None:
+    """Pages of three: the second look ends with the last message, and is none where there are none.
+
+    What has come behind is found when all entities are verified, and stops the run.
+    """
+    looks: dict[CopyPhase, list[tuple[int, int]]] = {each: [] for each in CopyPhase}
+    world = World([queue_of(1, 2, 3, 4)])
+    while not world.stopped:
+        effect, copy = world.next_effect(0), world.copies[0]
+        if isinstance(effect, PeekPage) and effect.side == "source":
+            looks[copy.phase].append((effect.place, effect.from_number))
+        elif copy.phase is CopyPhase.VERIFYING:
+            world.sources[0].messages[1][5] = made(5)
+        world.step(0)
+    assert looks[CopyPhase.READING] == [(0, 1), (0, 4), (0, 5), (1, 1)]
+    assert looks[CopyPhase.VERIFYING] == [(0, 1), (0, 4)]
+    assert "q/$DeadLetterQueue: message 5 has come at the source" in world.stopped
+    assert world.targets[0].is_held
+
+
 # -- stops
 
 
