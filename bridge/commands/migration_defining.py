@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import Final
 
+from bridge.commands.migration_copies import together
 from bridge.commands.output import Progress
 from bridge.model import entity as model
 from bridge.model.entity import Tier
@@ -12,6 +15,9 @@ from bridge.operations.migration.comparison import compared, made_mb
 from bridge.operations.migration.plan import MigrationSide
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.entity import rule_node
+
+TOGETHER: Final = 4
+"""Queues and topics that are made side by side."""
 
 _FORWARDING = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
 
@@ -47,17 +53,29 @@ class DefinitionCopy:
         Raises:
             RemoteError: a namespace refuses, or does not answer.
         """
-        forwarding = []
+        units: dict[str, list[model.Entity]] = {}
         for entity in entities:
-            there = self._there.get(entity.path.lower())
-            if there is None or _differs(entity, there, *self._tiers):
-                names = _names(entity)
-                forwards = any(_forwarding_of(entity).values())
-                await self._write(entity, names, is_new=there is None, forwards=False)
-                forwarding += [entity] if forwards else []
-            self._progress.advance()
-        for entity in forwarding:
-            await self._write(entity, _names(entity), is_new=False, forwards=True)
+            units.setdefault(entity.front.lower(), []).append(entity)
+        gate = asyncio.Semaphore(TOGETHER)
+        await together([self._define_unit(each, gate) for each in units.values()])
+        for entity in entities:
+            if self._is_due(entity) and any(_forwarding_of(entity).values()):
+                await self._write(entity, _names(entity), is_new=False, forwards=True)
+
+    async def _define_unit(self, unit: Sequence[model.Entity], gate: asyncio.Semaphore) -> bool:
+        """Make or change a queue, or a topic and then its subscriptions; none forwards yet."""
+        async with gate:
+            for entity in unit:
+                if self._is_due(entity):
+                    is_new = entity.path.lower() not in self._there
+                    await self._write(entity, _names(entity), is_new=is_new, forwards=False)
+                self._progress.advance()
+        return True
+
+    def _is_due(self, entity: model.Entity) -> bool:
+        """Whether the target has it not, or has it otherwise."""
+        there = self._there.get(entity.path.lower())
+        return there is None or _differs(entity, there, *self._tiers)
 
     async def _write(
         self, entity: model.Entity, names: tuple[str, ...], *, is_new: bool, forwards: bool
