@@ -321,11 +321,7 @@ class EntityCopy:
     # -- verifying
 
     def _verify_source(self, *, is_behind_later: bool = False) -> CopySteps:
-        """See that no message of the source has come, gone or changed.
-
-        Args:
-            is_behind_later: see `EntityReading.look_at_source`.
-        """
+        """See that nothing of the source has come, gone or changed; see `look_at_source`."""
         for place, ledger in enumerate(self._ledgers):
             ledger.forget_seen()
 
