@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from bridge.commands.message_path import DEAD_LETTER
+from bridge.commands.migration_meeting import together
 from bridge.operations.migration.arrived_messages import ArrivedMessages
 from bridge.operations.migration.copy_effects import CopyPlace
 from bridge.operations.migration.last_copied import LastCopied
@@ -13,6 +15,9 @@ from bridge.remote.message import RemoteMessage
 from bridge.remote.namespace import RemoteNamespace
 
 PAGE: Final = 250
+
+TOGETHER: Final = 8
+"""Places that are looked at side by side."""
 
 
 async def arrived_messages(
@@ -31,16 +36,21 @@ async def arrived_messages(
         RemoteError: a namespace refuses, or does not answer.
     """
     arrived = ArrivedMessages()
-    for place in places:
+
+    async def note(place: CopyPlace) -> None:
         last = copied.get(place.path.removesuffix(DEAD_LETTER).lower())
         for number in last.next_numbers() if last is not None else ():
             async for each in _behind(source, place.path, number, last):
                 arrived.add(place.path, each)
-    for place in places if arrived else ():
-        if not place.is_dead:
-            async for each in _behind(target, place.path, 1, None):
-                if each.state == "scheduled":
-                    arrived.meet(place.path, each)
+
+    async def meet(place: CopyPlace) -> None:
+        async for each in _behind(target, place.path, 1, None):
+            if each.state == "scheduled":
+                arrived.meet(place.path, each)
+
+    await together([partial(note, each) for each in places], TOGETHER)
+    if arrived:
+        await together([partial(meet, each) for each in places if not each.is_dead], TOGETHER)
     return arrived
 
 

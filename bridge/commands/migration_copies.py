@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -12,7 +12,7 @@ from bridge.commands.message_path import DEAD_LETTER
 from bridge.commands.migration_arrivals import arrived_messages
 from bridge.commands.migration_copying import TOGETHER, CopySides, RunningCopy, places_of
 from bridge.commands.migration_mark import VerifiedMark
-from bridge.commands.migration_meeting import CopyMeeting
+from bridge.commands.migration_meeting import CopyMeeting, together
 from bridge.commands.migration_record import CopyRecord
 from bridge.commands.output import Output
 from bridge.model import entity as model
@@ -119,7 +119,7 @@ class EntityCopies:
                     )
                 )
             try:
-                ended = await together([self._copied(each, asked) for each in copies])
+                ended = await together([partial(self._copied, each, asked) for each in copies])
             except CopyStopped as error:
                 raise CommandError(str(error)) from None
         if not all(ended):
@@ -197,14 +197,3 @@ class EntityCopies:
             f"{counted(total, 'message')} {be(total)} at the target under {under}, which may be "
             "received now. Start what receives, then what sends."
         )
-
-
-async def together(work: Sequence[Coroutine[object, object, bool]]) -> list[bool]:
-    """Return the results of all; the first failure ends the others, and is raised."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for each in tasks:
-            each.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -51,6 +51,7 @@ from bridge.operations.migration.renumbered_message import (
     peeked_copy,
 )
 from bridge.operations.migration.state_counts import StateCounts, told
+from bridge.relay.plan.encoded_map import EncodedMap
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.errors import (
     RemoteError,
@@ -60,8 +61,11 @@ from bridge.remote.errors import (
 from bridge.remote.message import RemoteMessage
 from bridge.remote.namespace import RemoteNamespace
 from bridge.remote.sender import RemoteSender
+from bridge.wire.amqp10 import writing
+from bridge.wire.amqp10.primitives import encode_string, encode_symbol
 from bridge.wire.mapping.imported import DEAD_LETTER as IS_DEAD
 from bridge.wire.mapping.imported import SUBSCRIPTION
+from bridge.wire.mapping.sections import MESSAGE_ANNOTATIONS
 
 TOGETHER: Final = 8
 """Entities that are copied side by side."""
@@ -83,7 +87,8 @@ MOVED: Final = (
     "relay moves, or `busbridge export` and `busbridge import`."
 )
 
-_OF_ONE_PEEK: Final = ("x-opt-locked-until", "x-opt-lock-token")
+_OF_ONE_PEEK: Final = (b"x-opt-locked-until", b"x-opt-lock-token")
+_IS_DEAD: Final = {IS_DEAD.encode(): writing.encode(True)}
 
 
 def places_of(
@@ -288,15 +293,15 @@ class RunningCopy:
         found = await side.management_of(place.path).peek(
             wanted.from_number, wanted.count, wanted.session_id
         )
-        is_dead, is_compared = place.is_dead, wanted.is_compared
+        is_dead, is_noted = place.is_dead, wanted.is_noted
         if place.renumbered_by and wanted.side == "target":
-            return [peeked_copy(each, place, is_compared=is_compared) for each in found]
+            return [peeked_copy(each, place, is_noted=is_noted) for each in found]
         if place.renumbered_by:
             for each in found:
                 check_renumberable(place, each)
                 if self._most_bytes is not None:
                     check_size(place, each, self._most_bytes)
-        return [peeked(each, is_dead=is_dead, is_compared=is_compared) for each in found]
+        return [peeked(each, is_dead=is_dead, is_noted=is_noted) for each in found]
 
     async def _sessions(self, place: int) -> list[str]:
         return await sessions_of(self._sides.source.management_of(self._places[place].path))
@@ -370,15 +375,20 @@ class RunningCopy:
 
 
 def imported(place: CopyPlace, message: RemoteMessage) -> RemoteMessage:
-    """Return what is sent for a message of a place; the same for the same message."""
-    values = {
-        str(name): value
-        for name, value in message.annotation_values.items()
-        if name not in _OF_ONE_PEEK
-    }
-    if place.is_dead:
-        values[IS_DEAD] = True
+    """Return what is sent for a message of a place; the same for the same message.
+
+    Raises:
+        MappingError: its annotations are no map.
+    """
+    put = dict(_IS_DEAD) if place.is_dead else {}
     if place.is_ordered_by_topic:
         path = place.path.removesuffix(DEAD_LETTER)
-        values[SUBSCRIPTION] = path.partition("/Subscriptions/")[2]
-    return replace(message, annotations=RemoteMessage.of(annotations=values).annotations)
+        name = path.partition("/Subscriptions/")[2]
+        put[SUBSCRIPTION.encode()] = encode_string(name.encode())
+    annotations = message.annotations
+    if not put and not any(each in annotations for each in _OF_ONE_PEEK):
+        return message
+    changed = EncodedMap(annotations, MESSAGE_ANNOTATIONS).changed(
+        drop=_OF_ONE_PEEK, put=put, as_key=encode_symbol
+    )
+    return replace(message, annotations=changed)

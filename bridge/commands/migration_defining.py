@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
-from bridge.commands.migration_copies import together
+from bridge.commands.migration_meeting import together
 from bridge.commands.output import Progress
 from bridge.model import entity as model
 from bridge.model.entity import Tier
@@ -56,21 +56,18 @@ class DefinitionCopy:
         units: dict[str, list[model.Entity]] = {}
         for entity in entities:
             units.setdefault(entity.front.lower(), []).append(entity)
-        gate = asyncio.Semaphore(TOGETHER)
-        await together([self._define_unit(each, gate) for each in units.values()])
+        await together([partial(self._define_unit, each) for each in units.values()], TOGETHER)
         for entity in entities:
             if self._is_due(entity) and any(_forwarding_of(entity).values()):
                 await self._write(entity, _names(entity), is_new=False, forwards=True)
 
-    async def _define_unit(self, unit: Sequence[model.Entity], gate: asyncio.Semaphore) -> bool:
+    async def _define_unit(self, unit: Sequence[model.Entity]) -> None:
         """Make or change a queue, or a topic and then its subscriptions; none forwards yet."""
-        async with gate:
-            for entity in unit:
-                if self._is_due(entity):
-                    is_new = entity.path.lower() not in self._there
-                    await self._write(entity, _names(entity), is_new=is_new, forwards=False)
-                self._progress.advance()
-        return True
+        for entity in unit:
+            if self._is_due(entity):
+                is_new = entity.path.lower() not in self._there
+                await self._write(entity, _names(entity), is_new=is_new, forwards=False)
+            self._progress.advance()
 
     def _is_due(self, entity: model.Entity) -> bool:
         """Whether the target has it not, or has it otherwise."""

@@ -1,9 +1,12 @@
-"""Where the copies of a migration's entities wait for each other."""
+"""The work on a migration's entities, side by side, and where the copies wait for each other."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+Done = TypeVar("Done")
 
 
 class CopyMeeting:
@@ -49,3 +52,26 @@ class CopyMeeting:
         finally:
             await self._gate.acquire()
         return self._over.is_set()
+
+
+async def together(
+    work: Sequence[Callable[[], Awaitable[Done]]], at_once: int | None = None
+) -> list[Done]:
+    """Return the results of all, in their order; the first failure ends the others, and is raised.
+
+    Args:
+        at_once: how many are done at a time; `None`: all.
+    """
+    gate = asyncio.Semaphore(at_once or max(len(work), 1))
+
+    async def done(each: Callable[[], Awaitable[Done]]) -> Done:
+        async with gate:
+            return await each()
+
+    tasks = [asyncio.ensure_future(done(each)) for each in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

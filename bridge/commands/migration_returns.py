@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 from bridge.commands.errors import CommandError
-from bridge.commands.migration_copies import together
 from bridge.commands.migration_copying import TOGETHER
+from bridge.commands.migration_meeting import together
 from bridge.commands.migration_returning import RunningReturn
 from bridge.commands.output import Output, Progress
 from bridge.commands.return_report import LEFT, ReturnReport
@@ -79,7 +80,9 @@ class EntityReturns:
         with self._output.progress(None, text) as self._progress:
             try:
                 return all(
-                    await together([self._one(each, asked, is_agreed) for each in self._returns])
+                    await together(
+                        [partial(self._one, each, asked, is_agreed) for each in self._returns]
+                    )
                 )
             except CopyStopped as error:
                 raise CommandError(str(error)) from None

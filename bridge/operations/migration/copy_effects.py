@@ -60,7 +60,10 @@ class PeekedMessage:
     Attributes:
         number: its sequence number.
         order: its EnqueuedSequenceNumber; its number where it has none.
-        digest: of its values; two messages with the same one are the same.
+        digest: of its values; two messages with the same one are the same. b"": it was not asked
+            for, and is made when it is needed (`digest_of`).
+        encoded_digest: of its bytes; two messages with the same one are the same, and two with
+            others may be. b"": none.
         due_ms: when it is due (UTC ms); `None`: it is not scheduled.
         session_id: its session.
         size_bytes: its size as it is sent.
@@ -78,6 +81,7 @@ class PeekedMessage:
     message: RemoteMessage = field(default_factory=RemoteMessage)
     target_number: int | None = None
     is_own: bool = False
+    encoded_digest: bytes = b""
 
     @property
     def shown_number(self) -> int:
@@ -85,35 +89,38 @@ class PeekedMessage:
         return self.number if self.target_number is None else self.target_number
 
 
-def peeked(message: RemoteMessage, *, is_dead: bool, is_compared: bool = True) -> PeekedMessage:
+def peeked(message: RemoteMessage, *, is_dead: bool, is_noted: bool = True) -> PeekedMessage:
     """Return what a copy has to know of a message.
 
     A message that cannot be read has the number 0.
 
     Args:
         is_dead: it is in a dead-letter queue.
-        is_compared: whether its digest is needed.
+        is_noted: whether its session and the digest of its values are needed.
     """
+    encoded = message.encode()
     number = order = 0
     due_ms = session_id = None
     with suppress(DecodeError):
         number = message.sequence_number or 0
         order = message.enqueued_sequence_number or number
-        session_id = message.session_id
+        session_id = message.session_id if is_noted else None
         if message.state == "scheduled":
             due_ms = message.scheduled_enqueue_time_ms or 0
     return PeekedMessage(
         number=number,
         order=order,
-        digest=_digest(message, is_dead) if is_compared else b"",
+        digest=digest_of(message, is_dead=is_dead) if is_noted else b"",
         due_ms=due_ms,
         session_id=session_id,
-        size_bytes=message.size_bytes,
+        size_bytes=len(encoded),
         message=message,
+        encoded_digest=hashlib.blake2b(encoded, digest_size=DIGEST_BYTES).digest(),
     )
 
 
-def _digest(message: RemoteMessage, is_dead: bool) -> bytes:
+def digest_of(message: RemoteMessage, *, is_dead: bool) -> bytes:
+    """Return the digest of a message's values."""
     state = state_of(message, is_dead=is_dead)
     apart = _AT_ACTIVATION if state == "scheduled" else ()
     parts = [state.encode()]
@@ -140,7 +147,7 @@ class PeekPage:
         from_number: the lowest number.
         count: how many messages at most.
         session_id: those of this session alone.
-        is_compared: whether the digests of its messages are needed.
+        is_noted: whether the sessions of its messages and the digests of their values are needed.
     """
 
     side: Side
@@ -148,7 +155,7 @@ class PeekPage:
     from_number: int
     count: int
     session_id: str | None = None
-    is_compared: bool = True
+    is_noted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,7 +260,7 @@ class EntityCopy:
             yield from self._renumbering.ask()
             return self._renumbering.has_imports
         for place in range(len(self._ledgers)):
-            if (yield from self._reading.page("target", place, 1, is_compared=False)):
+            if (yield from self._reading.page("target", place, 1)):
                 return True
         for states in self._states:
             if (yield from states.shows_any()):
@@ -343,7 +343,7 @@ class EntityCopy:
         """See that the source has no new number: as its counts are the same, none has gone then."""
         for place, ledger in enumerate(self._ledgers):
             for number in ledger.next_numbers():
-                page = yield from self._reading.page("source", place, number, is_compared=False)
+                page = yield from self._reading.page("source", place, number)
                 for each in page:
                     if ledger.find(each.number) is None:
                         raise ledger.stopped(each.number, "has come")

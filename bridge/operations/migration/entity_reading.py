@@ -161,12 +161,10 @@ class EntityReading:
         place: int,
         from_number: int,
         session_id: str | None = None,
-        *,
-        is_compared: bool = True,
     ) -> Generator[CopyEffect, CopyAnswer, list[PeekedMessage]]:
         """Return a page; behind a large one the next has fewer messages."""
-        count = self._counts[place]
-        answer = yield PeekPage(side, place, from_number, count, session_id, is_compared)
+        count, is_noted = self._counts[place], not self.ledgers[place].is_closed
+        answer = yield PeekPage(side, place, from_number, count, session_id, is_noted)
         assert isinstance(answer, list | tuple)
         page = [each for each in answer if isinstance(each, PeekedMessage)]
         size_bytes = sum(each.size_bytes for each in page)
@@ -184,7 +182,7 @@ class EntityReading:
         number = ledger.number(at)
         sessions = [None, ledger.session_of(at)] if ledger.place.has_sessions else [None]
         for session_id in sessions:
-            page = yield from self.page("source", place, number, session_id, is_compared=False)
+            page = yield from self.page("source", place, number, session_id)
             for each in page:
                 if ledger.find(each.number) is None:
                     raise ledger.stopped(each.number, "has come")

@@ -34,11 +34,11 @@ class KeptMessages:
             return
         self._left_bytes -= needed_bytes
         # As bytes: its sections, and what was read of them, would take a kilobyte more.
-        kept = replace(message, message=_NOTHING), message.message.encode()
-        self._places[place][message.number] = kept
+        kept = replace(message, message=_NOTHING, encoded_digest=b"")
+        self._places[place][message.number] = kept, message.message.encode()
 
     def pop(self, place: int, number: int) -> PeekedMessage | None:
-        """Return a message, and keep it no longer; `None`: it is not kept."""
+        """Return a message without its encoded digest, and keep it no longer; `None`: not kept."""
         kept = self._places[place].pop(number, None)
         return kept and replace(kept[0], message=RemoteMessage.read(kept[1]))
 

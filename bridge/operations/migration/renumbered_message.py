@@ -156,17 +156,17 @@ def original(message: RemoteMessage, place: CopyPlace) -> RemoteMessage | None:
 
 
 def peeked_copy(
-    message: RemoteMessage, place: CopyPlace, *, is_compared: bool = True
+    message: RemoteMessage, place: CopyPlace, *, is_noted: bool = True
 ) -> PeekedMessage:
     """Return what a copy has to know of a message of the target: under the number that it had.
 
     Its order is the one that it has now. What the run has not brought is the target's own.
     """
-    shown = peeked(message, is_dead=place.is_dead, is_compared=False)
+    shown = peeked(message, is_dead=place.is_dead, is_noted=False)
     found = original(message, place)
     if found is None:
         return replace(shown, is_own=True)
-    was = peeked(found, is_dead=place.is_dead, is_compared=is_compared)
+    was = peeked(found, is_dead=place.is_dead, is_noted=is_noted)
     return replace(was, target_number=shown.number, order=shown.order)
 
 

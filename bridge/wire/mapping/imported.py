@@ -83,7 +83,8 @@ def import_facts(raw: bytes) -> tuple[bytes, ImportFacts]:
     at = part.annotations_at(raw)
     values: dict[bytes, bytes] = {}
     kept: list[tuple[bytes, bytes]] = []
-    for key, (start, end) in [] if at is None else map_items(raw, at[1]):
+    items = [] if at is None else map_items(raw, at[1])
+    for key, (start, end) in items:
         name = textual(raw, *key) or b""
         codes = _CODES.get(name)
         if name not in _OWN:
@@ -118,7 +119,7 @@ def import_facts(raw: bytes) -> tuple[bytes, ImportFacts]:
             f"enqueued at {facts.enqueued_ms} ms, state {facts.state}, "
             f"EnqueuedSequenceNumber {facts.enqueued_number}, dead letter: {facts.is_dead}."
         )
-    if at is None or len(kept) == len(map_items(raw, at[1])):
+    if at is None or len(kept) == len(items):
         return raw, facts
     return part.with_annotations(raw, at, kept), facts
 

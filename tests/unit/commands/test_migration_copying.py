@@ -76,6 +76,17 @@ def test_what_is_imported_says_where_it_was_and_no_lock(
     assert made == imported(place, RemoteMessage.read(PEEKED.encode()))
 
 
+def test_what_has_nothing_to_say_is_imported_as_it_came() -> None:
+    """A value in a longer form than it needs keeps that."""
+    long_form = b"\x00Sr\xd1\x00\x00\x00\x0c\x00\x00\x00\x02\xa3\x01a\x71\x00\x00\x00\x05"
+    message = RemoteMessage(annotations=long_form)
+    assert message.annotation_values == {"a": 5}
+    assert imported(CopyPlace(path="q"), message) is message
+    dead = imported(CopyPlace(path="q", is_dead=True), message)
+    assert long_form[12:] in dead.annotations
+    assert dead.annotation_values == {"a": 5, "com.busbridge:dead-letter": True}
+
+
 def test_a_run_has_the_name_of_its_source_and_its_mark_that_of_its_command() -> None:
     """Whoever begins it again finds both."""
 

@@ -990,7 +990,7 @@ def test_a_peeked_message_has_number_order_and_time() -> None:
     assert found.size_bytes == message.size_bytes
     assert found.digest == peeked(message, is_dead=False).digest != b""
     assert found.digest != peeked(message, is_dead=True).digest
-    assert peeked(message, is_dead=False, is_compared=False).digest == b""
+    assert peeked(message, is_dead=False, is_noted=False).digest == b""
     assert peeked(annotated(x_opt_sequence_number=Long(7)), is_dead=False).order == 7
 
 
