@@ -28,7 +28,7 @@ AWAITED = {
         "wait",
     ): "awaited, or cancelled, by the function that begins it",
     (
-        "commands/migration_copies.py",
+        "commands/migration_meeting.py",
         "together",
     ): "awaited, or cancelled, by the function that begins it",
     ("commands/running.py", "_run"): "awaited by the function that begins it",
