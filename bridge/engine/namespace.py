@@ -297,6 +297,7 @@ class RabbitNamespace:
         self.browsing = Browsing(
             services,
             waiting=self.counting.scheduled_numbers.waiting,
+            waiting_now=self.counting.scheduled_numbers.waiting_now,
             held=lambda path: self.counting.held_anywhere([path]),
             listed=self._deferral.listed,
             dead_held=self.counting.dead_held,

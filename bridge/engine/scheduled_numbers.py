@@ -60,17 +60,18 @@ class ScheduledNumbers:
         if known is not None:
             return known
         return await retry(
-            partial(self._waiting, path, start, count),
+            partial(self.waiting_now, path, start, count),
             wait_s=ASK_AGAIN_S,
             retryable=_Unled,
             total_s=LED_WITHIN_S,
         )
 
-    async def _waiting(self, path: str, start: int, count: int) -> list[int]:
-        """Return the numbers.
+    async def waiting_now(self, path: str, start: int, count: int) -> list[int]:
+        """Do as `waiting`, without a wait for a leader.
 
         Raises:
-            _Unled: nobody leads the entity, which has scheduled messages.
+            ServerBusy: nobody leads the entity, which has scheduled messages; or a bridge gives no
+                answer.
         """
         known = self._waiting_here(path, start, count)
         if known is not None:

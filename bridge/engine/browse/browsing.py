@@ -23,7 +23,12 @@ from bridge.engine.browse.dead_letter_looks import DeadHeld, DeadLetterLooks, Lo
 from bridge.engine.browse.journal_read import STOP
 from bridge.engine.browse.journal_scan import JournalScan, reserved_number
 from bridge.engine.browse.page import Page
-from bridge.engine.browse.unrecorded_settlements import HeldCount, Listed, UnrecordedSettlements
+from bridge.engine.browse.unrecorded_settlements import (
+    HeldCount,
+    Listed,
+    UnrecordedSettlements,
+    Waiting,
+)
 from bridge.engine.browse.view import BrowseView, Copy
 from bridge.engine.clock import now_ms
 from bridge.engine.services import Services
@@ -56,9 +61,6 @@ NEAR = 64
 SESSION_READ_MAX = 5_000
 """The scheduled or moved messages that are searched at a time for a session's messages."""
 
-Waiting = Callable[[str, int, int], Awaitable[list[int]]]
-"""Returns the numbers of an entity's scheduled messages, from a number on, up to a count."""
-
 Named = Callable[[int, int], Awaitable[list[int]]]
 """Returns the numbers of a source's messages, from a number on, up to a count."""
 
@@ -79,6 +81,7 @@ class Browsing:
 
     Args:
         waiting: returns the numbers of an entity's scheduled messages.
+        waiting_now: does so, and raises ServerBusy while nobody knows them.
         held: counts the messages of an entity that bridges and clients hold unacked.
         listed: returns the numbers of an entity's deferred messages.
         dead_held: counts the dead letters of an entity that are held.
@@ -91,6 +94,7 @@ class Browsing:
         services: Services,
         *,
         waiting: Waiting,
+        waiting_now: Waiting,
         held: HeldCount,
         listed: Listed,
         dead_held: DeadHeld,
@@ -100,6 +104,7 @@ class Browsing:
         self._services = services
         self._connections = services.connections
         self._waiting = waiting
+        self._waiting_now = waiting_now
         self._held = held
         self._listed = listed
         self._dead_held = dead_held
@@ -179,7 +184,9 @@ class Browsing:
             view = BrowseView(entity, self._services)
             found = self._views[key] = _Known(
                 view,
-                UnrecordedSettlements(view, self._connections, self._held, self._listed),
+                UnrecordedSettlements(
+                    view, self._connections, self._held, self._listed, self._waiting_now
+                ),
                 DeadLetterLooks(view, self._connections, self._look_through, self._dead_held),
             )
         found.view.entity = entity

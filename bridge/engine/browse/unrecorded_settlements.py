@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from bridge.background.tasks import Tasks
@@ -45,12 +45,18 @@ QUIET_S = 0.1
 MARGIN = 100
 """The extra messages that may exist beyond a count while messages come and go."""
 
+WAITING_PAGE = 5_000
+"""The numbers of scheduled messages that are asked for at a time."""
+
 PATIENCE_S = 10.0
 """The longest wait of a peek for the journal's reading; then it answers by the known numbers."""
 
 Listed = Callable[[model.ReceiveEntity], Awaitable[tuple[Sequence[int], Sequence[int]] | None]]
 """Returns the numbers of an entity's deferred messages, and of its deferred dead letters; `None`:
 the owner gives no list."""
+
+Waiting = Callable[[str, int, int], Awaitable[list[int]]]
+"""Returns the numbers of an entity's scheduled messages, from a number on, up to a count."""
 
 HeldCount = Callable[[str], Awaitable[list[int]]]
 """Counts an entity's messages that bridges and clients hold: active, dead, deferred."""
@@ -109,18 +115,25 @@ class UnrecordedSettlements:
     Args:
         held: counts the messages of an entity that bridges and clients hold unacked.
         listed: returns the numbers of an entity's deferred messages.
+        waiting: returns the numbers of its scheduled messages.
 
     Attributes:
         hidden: the count of messages in the queue but no more in the journal: no peek shows them.
     """
 
     def __init__(
-        self, view: BrowseView, connections: ConsumerConnections, held: HeldCount, listed: Listed
+        self,
+        view: BrowseView,
+        connections: ConsumerConnections,
+        held: HeldCount,
+        listed: Listed,
+        waiting: Waiting,
     ) -> None:
         self._view = view
         self._connections = connections
         self._held = held
         self._listed = listed
+        self._waiting = waiting
         self._missing_since: int | None = None
         self._looked_s = float("-inf")
         self._difference: int | None = None
@@ -198,6 +211,9 @@ class UnrecordedSettlements:
             await self._find_stayed(counts)
         await self._compare_dead(counts.dead)
         difference = view.active.numbers.unsettled(first, last) - counts.active
+        if difference > 0 and difference != self._difference:
+            await self._leave_out_scheduled(first, last)
+            difference = view.active.numbers.unsettled(first, last) - counts.active
         unshown = -difference if first > 1 else 0
         self._note_hidden(max(unshown, 0) + view.hidden_deferred)
         if difference <= 0:
@@ -222,6 +238,23 @@ class UnrecordedSettlements:
             await view.catch_up()
             count = max(count, (await self._count()).counts(0).dead)
         view.counted_dead.compare(view.named_dead(), count)
+
+    async def _leave_out_scheduled(self, first: int, last: int) -> None:
+        """Take the numbers of scheduled messages for numbers that are not in the queue.
+
+        A scheduled message gets another number when it is due. While nobody tells the numbers, they
+        are found in the journal.
+        """
+        entity, numbers = self._view.entity, self._view.active.numbers
+        if not isinstance(entity, model.Queue):
+            return
+        with suppress(BrokerError, ServiceBusError):
+            found = [first - 1]
+            while found and found[-1] <= last:
+                found = await self._waiting(entity.path, found[-1] + 1, WAITING_PAGE)
+                for each in found:
+                    if each <= last:
+                        numbers.active.add(each, each)
 
     async def _find_stayed(self, counts: _Counts) -> None:
         """Find the messages that are where they were, though the moved stream says they have left.
