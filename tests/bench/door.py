@@ -74,7 +74,9 @@ class Door:
     def _on_reply(self, delivery: Delivery) -> None:
         key = Properties.decode(delivery.properties).correlation_id or ""
         answer = decode_reply(delivery.body)
-        future = self._waiting.pop(key)
+        future = self._waiting.pop(key, None)
+        if future is None or future.done():  # Answered twice, behind a kill.
+            return
         if isinstance(answer, Done):
             future.set_result(answer.numbers)
         else:
