@@ -26,6 +26,8 @@ ROUNDS = 5
 COUNT = 8_000
 SHOVELLED = 40_000
 SINGLES = 200
+ROUND_SINGLES = 40
+"""Single messages of a round."""
 
 PART = 0.6
 """The least part of 1 / (1/S + 1/R)."""
@@ -71,6 +73,11 @@ def _measure(node: Node) -> list[Figure]:
         singles = run_relay(connection, "one", "single", SINGLES)
         version = bridge.rabbitmq_version
     relayed, direct = (statistics.median(singles[f"{each}_ms"]) for each in ("relayed", "direct"))
+    rounds = [
+        statistics.median(singles["relayed_ms"][at : at + ROUND_SINGLES])
+        / (statistics.median(singles["direct_ms"][at : at + ROUND_SINGLES]) + SINGLE_MS)
+        for at in range(0, SINGLES, ROUND_SINGLES)
+    ]
     return [
         compare(
             "relay: batches of 1 KiB", "msg/s", ours, bounds,
@@ -94,6 +101,7 @@ def _measure(node: Node) -> list[Figure]:
             floor=1.0,
             is_ceiling=True,
             rabbitmq=version,
+            rounds=tuple(rounds),
             samples={"ours": singles["relayed_ms"], "direct": singles["direct_ms"]},
         ),
     ]  # fmt: skip
