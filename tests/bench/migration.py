@@ -5,7 +5,8 @@ is that of the whole command, with its start, its watch of a second, both verifi
 cancellations at the source. Sends are measured before and after it, at the target. Then the peak of
 the command's memory.
 
-    python -m tests.bench.migration [--messages COUNT] [--bytes SIZE] [--rabbitmq TREE]...
+    python -m tests.bench.migration [--messages COUNT] [--bytes SIZE] [--rounds COUNT]
+        [--rabbitmq TREE]...
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import asyncio
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,6 +23,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from bridge.broker.node.private import Node
 from bridge.model.properties import EntityKind
@@ -49,6 +52,7 @@ PART = 12
 """One message in so many is scheduled, one is deferred, and one is a dead letter."""
 
 SENDS = 12_000
+ROUNDS = 3
 FLOOR = 0.3
 """The least part of the rate of batched sends."""
 
@@ -170,17 +174,36 @@ def _peak_mb(process_id: int) -> float:
     return next((int(each.split()[1]) / 1024 for each in lines if each.startswith("VmHWM")), 0.0)
 
 
-def migrated(source: BridgeServer, target: BridgeServer, count: int, size: int) -> list[Figure]:
-    """Fill, measure the sends and the command, and return the figures."""
+class Round(NamedTuple):
+    """One migration beside the sends before and after it, and the most memory that it had."""
+
+    moved: int
+    version: str
+    ours: float
+    sends: float
+    peak_mb: float
+
+
+def migrated(source: BridgeServer, target: BridgeServer, count: int, size: int) -> Round:
+    """Fill, and measure the sends and the command."""
     asyncio.run(fill(source.connection_string, count // ENTITIES, size))
     sends = [run_client(target.connection_string, "sends", "batched", SENDS)["rate"]]
     moved, took_s, peak_mb = run_migration(source.connection_string, target.connection_string)
     sends.append(run_client(target.connection_string, "sends", "batched", SENDS)["rate"])
     assert moved >= count // ENTITIES * ENTITIES, f"{moved:,} messages were moved"
+    version = target.rabbitmq_version
+    return Round(moved, version, moved / took_s, statistics.median(sends), peak_mb)
+
+
+def figures_of(rounds: Sequence[Round]) -> list[Figure]:
+    """Return the figures of some rounds."""
+    moved, version = rounds[0].moved, rounds[0].version
+    peak_mb = max(each.peak_mb for each in rounds)
     return [
         compare(
-            f"migrate run: {moved:,} messages in all states", "msg/s", [moved / took_s], sends,
-            peer="azure-servicebus, batched", floor=FLOOR, rabbitmq=target.rabbitmq_version,
+            f"migrate run: {moved:,} messages in all states", "msg/s",
+            [each.ours for each in rounds], [each.sends for each in rounds],
+            peer="azure-servicebus, batched", floor=FLOOR, rabbitmq=version,
         ),
         Figure(
             name=f"migrate run: {moved:,} messages, its peak of memory",
@@ -191,7 +214,7 @@ def migrated(source: BridgeServer, target: BridgeServer, count: int, size: int) 
             ratio=peak_mb / MEMORY_MB_MAX,
             floor=1.0,
             is_ceiling=True,
-            rabbitmq=target.rabbitmq_version,
+            rabbitmq=version,
         ),
     ]  # fmt: skip
 
@@ -201,15 +224,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--bytes", type=int, default=len(BODY))
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     options, rest = parser.parse_known_args()
 
     def measure(node: Node) -> list[Figure]:
         url, management = options_of(node)[1::2]
         broker = Broker(url, management.replace("//", "//guest:guest@"))
-        with broker.fresh_vhost() as vhost, bridge_server([], *options_of(node)) as source:
-            there = ("--rabbitmq-url", broker.url_of(vhost), "--management-url", management)
-            with bridge_server(["sends"], *there) as target:
-                return migrated(source, target, options.messages, options.bytes)
+        rounds = []
+        for _ in range(options.rounds):
+            with broker.fresh_vhost() as here, broker.fresh_vhost() as there:
+                ours, theirs = (
+                    ("--rabbitmq-url", broker.url_of(each), "--management-url", management)
+                    for each in (here, there)
+                )
+                with (
+                    bridge_server([], *ours) as source,
+                    bridge_server(["sends"], *theirs) as target,
+                ):
+                    rounds.append(migrated(source, target, options.messages, options.bytes))
+        return figures_of(rounds)
 
     return report_each("Migration of all states", measure, rest)
 
