@@ -100,7 +100,8 @@ class Logins:
     """An issuer and a bridge, whose rules file the test may change.
 
     Attributes:
-        sdks: each is an application of the issuer, with a queue of its name.
+        sdks: each is an application of the issuer, with a queue of its name; its load has another,
+            as it may leave a message there when it is ended.
     """
 
     def __init__(self, issuer: Issuer, rules: Path, sdks: Sequence[Sdk]) -> None:
@@ -134,7 +135,7 @@ class Logins:
             loads = []
             for sdk in self.sdks:
                 process = subprocess.Popen(
-                    [*sdk.command, f"localhost:{self.bridge.port}", sdk.name, "load"],
+                    [*sdk.command, f"localhost:{self.bridge.port}", f"{sdk.name}-load", "load"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

@@ -40,8 +40,10 @@ SDKS = {"python": python, "javascript": javascript}
 
 ENTITIES = {
     "python": {},
+    "python-load": {},
     "python-sessions": {"RequiresSession": True},
     "javascript": {},
+    "javascript-load": {},
     "javascript-sessions": {"RequiresSession": True},
 }
 

@@ -43,7 +43,7 @@ LIBRARIES = ("java", "go")
 SDKS = {"java": java, "go": go, "dotnet": dotnet}
 
 ENTITIES = {
-    name + suffix: {"RequiresSession": suffix != ""}
+    name + suffix: {"RequiresSession": suffix == "-sessions"}
     for name in SDKS
-    for suffix in ("", "-sessions")
+    for suffix in ("", "-load", "-sessions")
 }
