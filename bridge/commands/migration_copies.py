@@ -10,9 +10,9 @@ from typing import Final
 from bridge.commands.errors import CommandError
 from bridge.commands.message_path import DEAD_LETTER
 from bridge.commands.migration_arrivals import arrived_messages
-from bridge.commands.migration_copying import TOGETHER, CopySides, RunningCopy, places_of
+from bridge.commands.migration_copying import CopySides, RunningCopy, places_of
 from bridge.commands.migration_mark import VerifiedMark
-from bridge.commands.migration_meeting import CopyMeeting, together
+from bridge.commands.migration_meeting import TOGETHER, CopyMeeting, together
 from bridge.commands.migration_record import CopyRecord
 from bridge.commands.output import Output
 from bridge.model import entity as model

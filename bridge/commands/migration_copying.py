@@ -67,9 +67,6 @@ from bridge.wire.mapping.imported import DEAD_LETTER as IS_DEAD
 from bridge.wire.mapping.imported import SUBSCRIPTION
 from bridge.wire.mapping.sections import MESSAGE_ANNOTATIONS
 
-TOGETHER: Final = 8
-"""Entities that are copied side by side."""
-
 IMPORT_S: Final = 120.0
 """How long the target may take for one transfer."""
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
+
+TOGETHER: Final = 8
+"""Entities, or places of them, that are worked on side by side."""
 
 Done = TypeVar("Done")
 

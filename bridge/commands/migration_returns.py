@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from bridge.commands.errors import CommandError
-from bridge.commands.migration_copying import TOGETHER
-from bridge.commands.migration_meeting import together
+from bridge.commands.migration_meeting import TOGETHER, together
 from bridge.commands.migration_returning import RunningReturn
 from bridge.commands.output import Output, Progress
 from bridge.commands.return_report import LEFT, ReturnReport

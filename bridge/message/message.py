@@ -138,8 +138,7 @@ def facts(
     number = _integer(table, headers.SEQUENCE_NUMBER, -1)
     enqueued_ms = _integer(table, headers.ENQUEUED_TIME, 0)
     ttl_ms = _integer(table, headers.TIME_TO_LIVE, -1)
-    generation = _integer(table, headers.DELIVERED, 0) if headers.DELIVERED in table else 0
-    deliveries = _integer(table, _DELIVERY_COUNT, 0) if _DELIVERY_COUNT in table else 0
+    generation = _integer(table, headers.DELIVERED, 0)
     identity = table.get(headers.IDENTITY, _ABSENT)[1]
     if not isinstance(identity, bytes) or identity == NO_IDENTITY:
         identity = number, enqueued_ms
@@ -151,7 +150,7 @@ def facts(
         enqueued_ms,
         ttl_ms if ttl_ms >= 0 else None,
         generation,
-        generation + deliveries,
+        generation + _integer(table, _DELIVERY_COUNT, 0),
         _deaths(table) if headers.DEAD_LETTERED in table else 0,
         identity,
     )

@@ -188,9 +188,5 @@ def is_application_key(name: str) -> bool:
 
 
 def application_fields(table: Table) -> Table:
-    """Return the headers that are application properties: see `is_application_key`."""
-    return {
-        name: field
-        for name, field in table.items()
-        if name not in BROKER_ONLY and not name.startswith(_AZURE_OR_BROKER)
-    }
+    """Return the headers that are application properties."""
+    return {name: field for name, field in table.items() if is_application_key(name)}

@@ -31,6 +31,7 @@ from bridge.engine.browse.view import BrowseView
 from bridge.engine.clock import now_ms
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.machine.browse.entity_messages import MovedTo, expires_ms, is_active_entry, newest
+from bridge.machine.ranges import ranges_of
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.topology import names
@@ -252,9 +253,9 @@ class UnrecordedSettlements:
             found = [first - 1]
             while found and found[-1] <= last:
                 found = await self._waiting(entity.path, found[-1] + 1, WAITING_PAGE)
-                for each in found:
-                    if each <= last:
-                        numbers.active.add(each, each)
+                for start, end in ranges_of(each for each in found if each <= last):
+                    numbers.active.add(start, end)
+                await asyncio.sleep(0)  # there may be hundreds of thousands, known to this process
 
     async def _find_stayed(self, counts: _Counts) -> None:
         """Find the messages that are where they were, though the moved stream says they have left.

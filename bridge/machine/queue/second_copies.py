@@ -94,40 +94,38 @@ class Left(Enum):
 
 
 class LeftMessages:
-    """The last messages that have left one queue for another place, and could come back.
-
-    Attributes:
-        ranks: the rank of each; empty in most queues.
-    """
+    """The last messages that have left one queue for another place, and could come back."""
 
     def __init__(self) -> None:
-        self.ranks: OrderedDict[_Key, _Rank] = OrderedDict()
+        self._left: OrderedDict[_Key, _Rank] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of remembered messages."""
-        return len(self.ranks)
+        return len(self._left)
 
     def has_copy(self, message: CopyableMessage) -> bool:
         """Whether a message that has come is a copy of one that has left, or is older."""
-        left = self.ranks.get((message.number, message.identity))
+        if not self._left:
+            return False
+        left = self._left.get((message.number, message.identity))
         return left is not None and _rank(message) <= left
 
     def note(self, message: CopyableMessage, how: Left) -> None:
         """Note that a message has left its queue."""
         key = message.number, message.identity
         if how is Left.SETTLED:
-            self.ranks.pop(key, None)
+            self._left.pop(key, None)
         elif how is not Left.MOVED:
             generation = message.generation
             rank = message.deaths, _ANY_GENERATION if how is Left.DEAD_LETTERED else generation
-            self.ranks[key] = max(rank, self.ranks.get(key, rank))
-            self.ranks.move_to_end(key)
-            if len(self.ranks) > LEFT_MAX:
-                self.ranks.popitem(last=False)
+            self._left[key] = max(rank, self._left.get(key, rank))
+            self._left.move_to_end(key)
+            if len(self._left) > LEFT_MAX:
+                self._left.popitem(last=False)
 
     def forget(self) -> None:
         """Forget all of them."""
-        self.ranks.clear()
+        self._left.clear()
 
 
 class SecondCopies(Generic[Copy]):
@@ -161,7 +159,7 @@ class SecondCopies(Generic[Copy]):
         if message.number < 0:
             return CopyStatus.NEW
         key = message.number, message.identity
-        if self._left.ranks and self._left.has_copy(message):
+        if self._left.has_copy(message):
             return CopyStatus.SETTLED
         settled = self._settled.digest_of(message.number)
         if settled is not None and settled == digest(message.identity):
@@ -182,9 +180,7 @@ class SecondCopies(Generic[Copy]):
 
     def let_go(self, message: CopyableMessage) -> None:
         """Remove a held message that goes back to the queue; the message may come again."""
-        key = message.number, message.identity
-        if self._held.get(key) == _rank(message):
-            del self._held[key]
+        self._end((message.number, message.identity), _rank(message))
 
     def take_free(self, message: CopyableMessage) -> list[Copy]:
         """Return a message's copies that need not wait any more, to be returned to the queue."""
@@ -206,14 +202,12 @@ class SecondCopies(Generic[Copy]):
         key = message.number, message.identity
         self._expected.pop(key, None)
         rank = _rank(message)
-        if self._held.get(key) == rank:
-            del self._held[key]
+        self._end(key, rank)
         if message.number < 0:
             return []
         if how is Left.SETTLED:
             self._settled.add(message.number, digest(message.identity))
-        if self._left.ranks or how is not Left.SETTLED:
-            self._left.note(message, how)
+        self._left.note(message, how)
         if not self._waiting:
             return []
         waits = self._waits(key)
@@ -245,6 +239,10 @@ class SecondCopies(Generic[Copy]):
     def close(self) -> None:
         """Free the memory of settled messages: no more messages come."""
         self._settled.forget()
+
+    def _end(self, key: _Key, rank: _Rank) -> None:
+        if self._held.get(key) == rank:
+            del self._held[key]
 
     def _is_held(self, key: _Key, rank: _Rank) -> bool:
         """Whether a message is held, and the message of this rank does not replace it."""

@@ -53,25 +53,22 @@ def check_renumberable(place: CopyPlace, message: RemoteMessage) -> None:
         CopyStopped: a property that would say it has another type.
     """
     if name := unsayable(message):
-        raise CopyStopped(
-            f"{place.path}: message {message.sequence_number} has an application property "
-            f"{name!r} that is no text, where its old number would stand: receive it first."
-        )
+        raise CopyStopped(f"{place.path}: {unsayable_text(1, message.sequence_number, name)}")
 
 
-def unsayable_text(count: int, number: int, name: str) -> str:
+def unsayable_text(count: int, number: int | None, name: str) -> str:
     """Return why messages get no new number: there is no place for the old one.
 
     Args:
         count: how many there are.
         number, name: of the first one, its number and the application property.
     """
-    have, them = "has", "it"
-    who = f"message {number}"
+    who, have, their, them = f"message {number}", "has", "its", "it"
     if count > 1:
-        who, have, them = f"{count:,} messages, of which {number} is the first,", "have", "them"
+        who = f"{count:,} messages, of which {number} is the first,"
+        have, their, them = "have", "the", "them"
     return (
-        f"{who} {have} an application property {name!r} that is no text, where the old number "
+        f"{who} {have} an application property {name!r} that is no text, where {their} old number "
         f"would stand: receive {them} first."
     )
 
