@@ -138,6 +138,7 @@ class UnrecordedSettlements:
         self._missing_since: int | None = None
         self._looked_s = float("-inf")
         self._difference: int | None = None
+        self._scheduled = 0
         self._tasks = Tasks()
         self._task: asyncio.Task[None] | None = None
         self.hidden = 0
@@ -244,17 +245,22 @@ class UnrecordedSettlements:
         """Take the numbers of scheduled messages for numbers that are not in the queue.
 
         A scheduled message gets another number when it is due. While nobody tells the numbers, they
-        are found in the journal.
+        are found in the journal. Numbers that were told are not asked for again: a message that is
+        scheduled later has a higher one, or one that was reserved, which is a gap.
         """
         entity, numbers = self._view.entity, self._view.active.numbers
         if not isinstance(entity, model.Queue):
             return
         with suppress(BrokerError, ServiceBusError):
-            found = [first - 1]
-            while found and found[-1] <= last:
-                found = await self._waiting(entity.path, found[-1] + 1, WAITING_PAGE)
-                for start, end in ranges_of(each for each in found if each <= last):
-                    numbers.active.add(start, end)
+            are_all = False
+            while not are_all:
+                start = max(first, self._scheduled + 1)
+                waiting = await self._waiting(entity.path, start, WAITING_PAGE)
+                found = [each for each in waiting if each <= last]
+                for low, high in ranges_of(found):
+                    numbers.active.add(low, high)
+                self._scheduled = max(found, default=self._scheduled)
+                are_all = len(found) < WAITING_PAGE
                 await asyncio.sleep(0)  # there may be hundreds of thousands, known to this process
 
     async def _find_stayed(self, counts: _Counts) -> None:
