@@ -1,24 +1,16 @@
-"""The envelope of a forwarded message, or the reason why it cannot be forwarded."""
+"""The envelope of a forwarded message, and the limit of its hops."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from bridge.engine import texts
+from bridge.engine.forwarding.targets import CannotForward, check_message
 from bridge.engine.sending.requests import new_identity
-from bridge.machine.inbox.fanout import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
 from bridge.message.envelopes import Outgoing, encode_forwarded
 from bridge.message.message import Message
 from bridge.model import entity as model
-from bridge.model.errors import (
-    EntityDisabled,
-    EntityNotFound,
-    MessageSizeExceeded,
-    QuotaExceeded,
-    ServiceBusError,
-)
 from bridge.model.name import short_id
-from bridge.model.tiers import message_size_max_bytes
 from bridge.topology.definitions import incarnation_of
 from bridge.wire import forwarded, headers
 from bridge.wire.basic import Table, long, text
@@ -27,30 +19,6 @@ from bridge.wire.sessions import session_id_in
 
 TOO_MANY_HOPS_REASON = "MaxTransferHopCountExceeded"
 HEADERS_TOO_LARGE_REASON = "HeaderSizeExceeded"
-
-_REASONS: dict[type[ServiceBusError], str] = {
-    EntityNotFound: "MessagingEntityNotFoundException",
-    EntityDisabled: "MessagingEntityDisabledException",
-    QuotaExceeded: "QuotaExceededException",
-    MessageSizeExceeded: "MessageSizeExceededException",
-}
-"""A target's refusal -> the name of Azure's exception for it, which is the dead letter's reason, as
-it is in Azure for a filter's error."""
-
-
-class CannotForward(Exception):
-    """A message cannot be forwarded.
-
-    Attributes:
-        reason, description: the reason and description of its dead letter.
-        is_for_good: whether the fault is the message's, and not the target's state.
-    """
-
-    def __init__(self, reason: str, description: str, *, is_for_good: bool) -> None:
-        super().__init__(f"{reason}: {description}")
-        self.reason = reason
-        self.description = description
-        self.is_for_good = is_for_good
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +40,6 @@ class ForwardingSource:
         return forwarded.source_of(short, is_dead_letter=self.is_dead_letter)
 
 
-def refused(error: ServiceBusError) -> CannotForward:
-    """Return the reason why a target takes no messages, in a dead letter's words."""
-    reason = _REASONS.get(type(error), type(error).__name__)
-    return CannotForward(reason, str(error), is_for_good=False)
-
-
 def envelope_of(
     holding: Message, source: ForwardingSource, target: model.SendEntity, tier: model.Tier
 ) -> bytes:
@@ -93,13 +55,8 @@ def envelope_of(
     if hops >= forwarded.HOPS_MAX:
         raise CannotForward(TOO_MANY_HOPS_REASON, texts.TOO_MANY_HOPS, is_for_good=True)
     size_bytes = len(holding.record.body)
-    limit_bytes = message_size_max_bytes(target, tier)
-    if size_bytes > limit_bytes:
-        error = MessageSizeExceeded(texts.too_large(target.path, size_bytes, limit_bytes))
-        raise CannotForward(_REASONS[MessageSizeExceeded], str(error), is_for_good=True)
     session_id = session_id_in(table)
-    if isinstance(target, model.Queue) and target.requires_session and session_id is None:
-        raise CannotForward(NO_SESSION_REASON, NO_SESSION_DESCRIPTION, is_for_good=True)
+    check_message(target, tier, size_bytes, session_id)
     key = source.key
     try:
         return encode_forwarded(

@@ -22,16 +22,15 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
 
 from bridge.background.tasks import Tasks
 from bridge.broker.errors import AckLost, BrokerError
 from bridge.broker.handover import Publish
-from bridge.engine import texts
-from bridge.engine.forwarding.forwarded_copy import (
+from bridge.engine.forwarding.forwarded_copy import ForwardingSource, envelope_of
+from bridge.engine.forwarding.targets import (
     CannotForward,
-    ForwardingSource,
-    envelope_of,
+    FindTarget,
+    ForwardingTargets,
     refused,
 )
 from bridge.engine.receiving.receivers import Receiving
@@ -41,7 +40,7 @@ from bridge.engine.settlement.held_message import HeldMessage
 from bridge.machine.queue.forwarding_order import ForwardingOrder
 from bridge.machine.queue.second_copies import Left
 from bridge.model import entity as model
-from bridge.model.errors import EntityNotFound, ServerBusy, ServiceBusError
+from bridge.model.errors import QuotaExceeded, ServiceBusError
 from bridge.model.forwarding import target_of
 from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
@@ -77,9 +76,6 @@ forwarded."""
 RETRY_S = 0.5
 CLOSE_S = 2.0
 
-FindTarget = Callable[[str, bool], Awaitable[model.Entity | None]]
-"""Returns an entity, or `None`; with True it is read from RabbitMQ now."""
-
 log = logging.getLogger(__name__)
 
 
@@ -110,7 +106,7 @@ class Forwarder:
         self._sender = services.sender
         self._departure = services.departure
         self._counters = services.counters
-        self._find = find
+        self._targets = ForwardingTargets(find, sending.full)
         self._order: ForwardingOrder[HeldMessage] = ForwardingOrder(SORTED_MAX)
         self._kept: list[HeldMessage] = []
         self._in_flight = 0
@@ -120,7 +116,6 @@ class Forwarder:
         self._connections = services.connections
         self._has_newer = asyncio.Event()
         self._is_closing = False
-        self._is_doubtful = False
         self._receiver = receiving.open_uncounted(path, entity, self._take)
         self._reader = self._receiver.reader
         self._moving: list[asyncio.Task[HeldMessage | None]] = []
@@ -263,32 +258,22 @@ class Forwarder:
         failed = [each for task in self._moving if (each := task.result()) is not None]
         self._moving = []
         self._waiting.extendleft(reversed(failed))
-        self._is_doubtful = self._is_doubtful or bool(failed)
+        if failed:
+            self._targets.doubt(self._target)
         return not failed
 
+    @property
+    def _target(self) -> str:
+        return target_of(self.entity, self._path.sub_queue)
+
     async def _publish_of(self, holding: HeldMessage) -> Publish:
-        name = target_of(self.entity, self._path.sub_queue)
-        if not name:
-            raise refused(EntityNotFound(texts.not_found("")))
-        target = await self._target(name)
-        if not isinstance(target, model.Queue | model.Topic):
-            raise refused(EntityNotFound(texts.not_found(name)))
         try:
-            self._sending.check_open(target)
-        except ServerBusy:
-            raise  # a migration holds the target: the message waits
-        except ServiceBusError as error:
+            target = await self._targets.open(self._target)
+        except QuotaExceeded as error:
             raise refused(error) from error
         source = ForwardingSource(self.entity, self._is_dead_letter)
         body = envelope_of(holding, source, target, self._sending.tier)
         return Publish(names.front(target.path), "", SILENT_PROPERTIES, body)
-
-    async def _target(self, name: str) -> model.Entity | None:
-        target = await self._find(name, self._is_doubtful)
-        if target is None and not self._is_doubtful:
-            target = await self._find(name, True)
-        self._is_doubtful = False
-        return target
 
     async def _move(self, holding: HeldMessage, publish: Publish) -> HeldMessage | None:
         """Hand a message over; return it if that has failed and it is still held."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.background.tasks import Tasks
@@ -27,26 +27,20 @@ from bridge.broker.connection.delivery import Delivery
 from bridge.broker.errors import AckLost, BrokerError, NotStored
 from bridge.broker.handover import Publish
 from bridge.broker.queue_on_use import make_on_use
-from bridge.engine import texts
 from bridge.engine.clock import now_ms
-from bridge.engine.forwarding.forwarded_copy import CannotForward, refused
+from bridge.engine.forwarding.targets import (
+    CannotForward,
+    FindTarget,
+    ForwardingTargets,
+    check_message,
+)
 from bridge.engine.receiving.connections import ConsumerConnections
 from bridge.engine.sending.requests import Sending
 from bridge.engine.services import Services
 from bridge.machine.inbox.arrival import MALFORMED_MESSAGE
-from bridge.machine.inbox.fanout import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
 from bridge.machine.queue.transfer_order import TransferOrder
 from bridge.message.transfers import TransferredItem, dead_transfers, transferred_items
-from bridge.model import entity as model
-from bridge.model.availability import held_text, refusal_of_sends
-from bridge.model.errors import (
-    EntityNotFound,
-    MessageSizeExceeded,
-    QuotaExceeded,
-    ServerBusy,
-    ServiceBusError,
-)
-from bridge.model.tiers import message_size_max_bytes
+from bridge.model.errors import ServiceBusError
 from bridge.topology import names, parts
 from bridge.wire import headers
 from bridge.wire.basic import Properties, bytes_in
@@ -58,9 +52,6 @@ HELD = 128
 
 RETRY_S = 0.5
 CLOSE_S = 2.0
-
-FindTarget = Callable[[str, bool], Awaitable[model.Entity | None]]
-"""Returns an entity, or `None`; with True it is read from RabbitMQ now."""
 
 log = logging.getLogger(__name__)
 
@@ -116,12 +107,11 @@ class TransferForwarder:
         self._counters = services.counters
         self._waits = services.supervisor.waits
         self._sending = sending
-        self._find = find
+        self._targets = ForwardingTargets(find, sending.full)
         self._order: TransferOrder[HeldTransfer] = TransferOrder()
         self._changed = asyncio.Event()
         self._wait: Wait | None = None
         self._moves = Tasks()
-        self._doubtful: set[str] = set()
         self._has_dead_letters = False
         self._is_closing = False
         self._task = services.supervisor.keep(
@@ -209,8 +199,9 @@ class TransferForwarder:
         body = transfer.delivery.body
         try:
             items = _items_in(transfer)
-            target = await self._target(transfer.target)
-            self._check(target, items)
+            target = await self._targets.open(transfer.target)
+            for size_bytes, session_id in items:
+                check_message(target, self._sending.tier, size_bytes, session_id)
             to = Publish(names.front(target.path), "", SILENT_PROPERTIES, body)
             return (to,), "engine.transfer"
         except CannotForward as cause:
@@ -219,39 +210,6 @@ class TransferForwarder:
         await self._make_dead_letter_queue()
         dead = dead_transfers(self._path, body, reason, description, now_ms())
         return dead, "engine.transfer_refused"
-
-    async def _target(self, path: str) -> model.SendEntity:
-        """Return a target that a migration does not hold and that is not full.
-
-        Raises:
-            CannotForward: there is no such queue or topic.
-            ServerBusy, QuotaExceeded: it takes nothing now.
-        """
-        is_doubtful = path in self._doubtful
-        found = await self._find(path, is_doubtful) if path else None
-        if found is None and path and not is_doubtful:
-            found = await self._find(path, True)
-        self._doubtful.discard(path)
-        if not isinstance(found, model.Queue | model.Topic):
-            raise refused(EntityNotFound(texts.not_found(path)))
-        if found.held:
-            raise ServerBusy(held_text(found))
-        if full := self._sending.full(found):
-            raise QuotaExceeded(full)
-        return found
-
-    def _check(self, target: model.SendEntity, items: Sequence[TransferredItem]) -> None:
-        """Refuse what a target takes from no sender; raises `CannotForward`."""
-        if (disabled := refusal_of_sends(target)) is not None:
-            raise refused(disabled)
-        limit_bytes = message_size_max_bytes(target, self._sending.tier)
-        needs_session = isinstance(target, model.Queue) and target.requires_session
-        for size_bytes, session_id in items:
-            if size_bytes > limit_bytes:
-                text = texts.too_large(target.path, size_bytes, limit_bytes)
-                raise refused(MessageSizeExceeded(text))
-            if needs_session and session_id is None:
-                raise CannotForward(NO_SESSION_REASON, NO_SESSION_DESCRIPTION, is_for_good=True)
 
     async def _make_dead_letter_queue(self) -> None:
         if self._has_dead_letters:
@@ -280,7 +238,7 @@ class TransferForwarder:
             is_stored_nowhere = isinstance(error, NotStored | ServiceBusError)
             is_stored_nowhere = is_stored_nowhere and not getattr(error, "is_partial", False)
             transfer.tried = None if is_stored_nowhere else (publishes, point)
-            self._doubtful.add(transfer.target)
+            self._targets.doubt(transfer.target)
             self._order.failed(place, transfer.key, transfer)
         else:
             self._counters.forwarded += not is_refused
