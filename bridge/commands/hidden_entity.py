@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from bridge.commands.errors import sentence_of
-from bridge.commands.migration_connection import run_name
-from bridge.commands.migration_record import CopyRecord
+from bridge.commands.migration.connection import run_name
+from bridge.commands.migration.record import CopyRecord
 from bridge.commands.target import NamespaceLogin
 from bridge.remote.administration import RemoteAdministration
 from bridge.remote.errors import RemoteError

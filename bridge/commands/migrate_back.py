@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 
 from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
-from bridge.commands.migrate_plan import unfit_as_target
 from bridge.commands.migrate_run import STILL_S
-from bridge.commands.migration_connection import ConnectedSides, back_name
-from bridge.commands.migration_options import add_sides
+from bridge.commands.migration.connection import ConnectedSides, back_name
+from bridge.commands.migration.options import add_sides
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command, add_yes
 
 if TYPE_CHECKING:
-    from bridge.commands.migration_lease import MigrationLease
-    from bridge.commands.migration_returns import EntityReturns
-    from bridge.commands.return_report import ReturnReport
+    from bridge.commands.migration.lease import MigrationLease
+    from bridge.commands.migration.return_report import ReturnReport
+    from bridge.commands.migration.returns import EntityReturns
     from bridge.operations.migration.last_copied import LastCopied
     from bridge.operations.migration.plan import MigrationSide
     from bridge.operations.migration.return_choice import ReturnChoice
@@ -78,7 +77,7 @@ class _WayBack:
     def __init__(
         self, arguments: argparse.Namespace, output: Output, sides: ConnectedSides
     ) -> None:
-        from bridge.commands.migration_record import CopyRecord
+        from bridge.commands.migration.record import CopyRecord
 
         self._arguments = arguments
         self._output = output
@@ -89,15 +88,14 @@ class _WayBack:
 
     async def run(self, asked: asyncio.Event) -> int:
         """Return the exit code."""
-        from bridge.commands.migration_lease import MigrationLease
+        from bridge.commands.migration.lease import MigrationLease
 
-        if unfit := unfit_as_target(self._target.name, await self._sides.to_target.server_id()):
-            raise WrongInput(unfit)
+        await self._sides.check_target()
         async with MigrationLease(self._sides, self._output, asked, "back") as lease:
             return await self._run(lease, asked)
 
     async def _run(self, lease: MigrationLease, asked: asyncio.Event) -> int:
-        from bridge.commands.return_report import ReturnReport
+        from bridge.commands.migration.return_report import ReturnReport
         from bridge.model.properties import kind_of
         from bridge.operations.migration.return_choice import choose
 
@@ -245,9 +243,9 @@ class _WayBack:
         recorded: Mapping[str, tuple[LastCopied, int]],
         report: ReturnReport,
     ) -> EntityReturns:
-        from bridge.commands.migration_copying import places_of
-        from bridge.commands.migration_returning import ReturnSides, RunningReturn
-        from bridge.commands.migration_returns import EntityReturns
+        from bridge.commands.migration.copying import places_of
+        from bridge.commands.migration.returning import ReturnSides, RunningReturn
+        from bridge.commands.migration.returns import EntityReturns
         from bridge.operations.migration.entity_return import EntityReturn, ReturnRules
 
         copied = {path: each for path, (each, _) in recorded.items()}

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
-from bridge.commands.migration_connection import ConnectedSides
-from bridge.commands.migration_options import add_sides
+from bridge.commands.migration.connection import ConnectedSides
+from bridge.commands.migration.options import add_sides
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command
 from bridge.operations.count_text import be, counted, have
 
 if TYPE_CHECKING:
-    from bridge.commands.migration_emptying import SourceEmptying, SourceLook
-    from bridge.commands.migration_lease import MigrationLease
+    from bridge.commands.migration.emptying import SourceEmptying, SourceLook
+    from bridge.commands.migration.lease import MigrationLease
     from bridge.model import entity as model
     from bridge.operations.migration.last_copied import LastCopied
 
@@ -47,7 +47,7 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """See that the source has nothing new, ask, and remove what it has."""
-    from bridge.commands.migration_lease import MigrationLease
+    from bridge.commands.migration.lease import MigrationLease
 
     async with ConnectedSides.connected(arguments) as sides:
         with output.interruption.deferred() as asked:
@@ -61,7 +61,7 @@ class _Finish:
     """One run."""
 
     def __init__(self, output: Output, sides: ConnectedSides, lease: MigrationLease) -> None:
-        from bridge.commands.migration_record import CopyRecord
+        from bridge.commands.migration.record import CopyRecord
 
         self._output = output
         self._sides = sides
@@ -74,7 +74,7 @@ class _Finish:
 
     async def run(self, patterns: Sequence[str], yes: str, asked: asyncio.Event) -> int:
         """Return the exit code."""
-        from bridge.commands.migration_emptying import SourceEmptying
+        from bridge.commands.migration.emptying import SourceEmptying
 
         output, name = self._output, self._source.address.namespace
         entities, copied = await self._meant(patterns)
@@ -123,8 +123,8 @@ class _Finish:
         Raises:
             CommandError: a run has not come to its end, or the target has not got one of them.
         """
-        from bridge.commands.migration_holding import holds
-        from bridge.commands.migration_sides import SideReading, chosen
+        from bridge.commands.migration.holding import holds
+        from bridge.commands.migration.sides import SideReading, chosen
         from bridge.operations.migration.closed_source import refused_removal
         from bridge.operations.migration.copy_effects import CopyStopped
         from bridge.operations.migration.last_copied import not_copied

@@ -48,9 +48,9 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Write a row for each message that had another number."""
-    from bridge.commands.migration_connection import renumbering_name
-    from bridge.commands.migration_peeking import pages, places
-    from bridge.commands.migration_sides import SideReading, chosen
+    from bridge.commands.migration.connection import renumbering_name
+    from bridge.commands.migration.peeking import pages, places
+    from bridge.commands.migration.sides import SideReading, chosen
     from bridge.remote.administration import RemoteAdministration
     from bridge.remote.namespace import RemoteNamespace
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from bridge.commands.clock import now_ms
 from bridge.commands.errors import WrongInput, sentence_of
 from bridge.commands.exit_codes import ExitCode
-from bridge.commands.migration_options import add_renumber, add_sides, sides_of
+from bridge.commands.migration.connection import names_at_target, unfit_as_target
+from bridge.commands.migration.options import add_renumber, add_sides, sides_of
 from bridge.commands.output import Output
 from bridge.commands.parser import Commands, add_command
 from bridge.commands.target import NamespaceLogin
@@ -52,9 +53,9 @@ def register(verbs: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Write the plan; DIFFERENCES when something stands against it."""
-    from bridge.commands.migration_connection import renumbering_name
-    from bridge.commands.migration_holders import target_holds
-    from bridge.commands.migration_sides import SideReading, chosen, own_queues_said
+    from bridge.commands.migration.connection import renumbering_name
+    from bridge.commands.migration.holders import target_holds
+    from bridge.commands.migration.sides import SideReading, chosen, own_queues_said
     from bridge.operations.migration import plan
     from bridge.remote.administration import RemoteAdministration
     from bridge.remote.namespace import RemoteNamespace
@@ -106,34 +107,6 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.DIFFERENCES if made.count("refusal") else ExitCode.DONE
 
 
-def unfit_as_target(name: str, server_id: str) -> str:
-    """Return why a namespace can be no target, with what to do; "" if it is a busbridge.
-
-    Args:
-        name: its profile's.
-        server_id: see `RemoteNamespace.server_id`.
-    """
-    from bridge.wire.own_operations import CONTAINER_ID
-
-    if server_id == CONTAINER_ID:
-        return ""
-    return (
-        f"{name!r} is no busbridge: it calls itself {server_id!r}. A migration keeps "
-        "numbers, which a busbridge alone can take: start one (`busbridge serve`) and name its "
-        "profile by --to. What needs no numbers a relay moves into any namespace (docs/hybrid.md)."
-    )
-
-
-def names_at_target(source: MigrationSide, meant: set[str]) -> set[str]:
-    """Return the queues and topics that matter at the target: what is meant, and its targets."""
-    names = {path.partition("/subscriptions/")[0] for path in meant}
-    for path, entity in source.by_path().items():
-        for field in ("forward_to", "forward_dead_lettered_messages_to"):
-            if path in meant and (name := getattr(entity, field, "")):
-                names.add(name.lower())
-    return names
-
-
 class _Looks:
     """Looks at the source's messages: at the first of each entity, or at all.
 
@@ -167,7 +140,7 @@ class _Looks:
 
     async def look(self, *, looks_at_all: bool) -> bool:
         """Return whether it came to its end: a signal ends it before."""
-        from bridge.commands.migration_peeking import MessageLook
+        from bridge.commands.migration.peeking import MessageLook
 
         output = self._output
         with output.interruption.deferred() as asked:

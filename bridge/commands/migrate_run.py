@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 from bridge.commands.clock import now_ms
 from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
-from bridge.commands.migration_connection import ConnectedSides, renumbering_name
-from bridge.commands.migration_options import add_renumber, add_sides
+from bridge.commands.migration.connection import ConnectedSides, renumbering_name
+from bridge.commands.migration.options import add_renumber, add_sides
 from bridge.commands.output import Output, Progress
 from bridge.commands.parser import Commands, add_command, add_yes
 from bridge.operations.count_text import counted
 
 if TYPE_CHECKING:
-    from bridge.commands.migration_lease import MigrationLease
+    from bridge.commands.migration.lease import MigrationLease
     from bridge.model import entity as model
     from bridge.operations.migration.plan import MigrationPlan, MigrationSide
 
@@ -81,7 +81,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             "--give-up is for runs with --renumber: after any other delete the entities at the "
             "target."
         )
-    from bridge.commands.migration_lease import MigrationLease
+    from bridge.commands.migration.lease import MigrationLease
 
     async with ConnectedSides.connected(arguments) as sides:
         with output.interruption.deferred() as asked:
@@ -106,10 +106,10 @@ class _Migration:
 
     async def run(self, lease: MigrationLease, asked: asyncio.Event) -> int:
         """Return the exit code."""
-        from bridge.commands.migration_copies import EntityCopies
-        from bridge.commands.migration_copying import CopySides
-        from bridge.commands.migration_mark import VerifiedMark
-        from bridge.commands.migration_record import CopyRecord
+        from bridge.commands.migration.copies import EntityCopies
+        from bridge.commands.migration.copying import CopySides
+        from bridge.commands.migration.mark import VerifiedMark
+        from bridge.commands.migration.record import CopyRecord
         from bridge.operations.migration import order
         from bridge.operations.migration.comparison import at_target
         from bridge.operations.migration.run_mark import mark_name
@@ -175,8 +175,8 @@ class _Migration:
             CommandError: all of one is verified, so that the source may lack what was scheduled; or
                 another run holds one.
         """
-        from bridge.commands.migration_copying import places_of
-        from bridge.commands.migration_giving_up import give_up
+        from bridge.commands.migration.copying import places_of
+        from bridge.commands.migration.giving_up import give_up
         from bridge.operations.migration.copy_effects import CopyStopped
 
         was_copied = await self._was_copied(created)
@@ -207,7 +207,7 @@ class _Migration:
 
     async def _was_copied(self, created: Mapping[str, str]) -> Callable[[str], bool]:
         """Return what tells whether a run has verified an entity, as the target has it now."""
-        from bridge.commands.migration_record import CopyRecord
+        from bridge.commands.migration.record import CopyRecord
         from bridge.operations.migration.run_mark import made_ms
 
         record = CopyRecord(self._at_target, self._sides.to_target, self._sides.run)
@@ -308,7 +308,7 @@ class _Migration:
             CommandError: messages have come to what was verified long before the last entity was,
                 or an entity has come or gone.
         """
-        from bridge.commands.migration_sides import SideReading, chosen
+        from bridge.commands.migration.sides import SideReading, chosen
         from bridge.operations.migration import source_watch
 
         # The bar of the copies is shown meanwhile.
@@ -345,9 +345,9 @@ class _Migration:
         Raises:
             CommandError: one lives at the target, with messages of its own.
         """
-        from bridge.commands.migration_copying import places_of
-        from bridge.commands.migration_defining import DefinitionCopy
-        from bridge.commands.migration_holding import TargetHolding
+        from bridge.commands.migration.copying import places_of
+        from bridge.commands.migration.defining import DefinitionCopy
+        from bridge.commands.migration.holding import TargetHolding
         from bridge.operations.migration.copy_effects import CopyStopped
         from bridge.remote.errors import RemoteError
         from bridge.topology.definitions import entities

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.commands.errors import CommandError, WrongInput
 from bridge.commands.exit_codes import ExitCode
-from bridge.commands.migration_connection import renumbering_name
-from bridge.commands.migration_options import add_renumber, add_sides, sides_of
+from bridge.commands.migration.connection import renumbering_name
+from bridge.commands.migration.options import add_renumber, add_sides, sides_of
 from bridge.commands.output import Output, Progress
 from bridge.commands.parser import Commands, add_command
 from bridge.commands.target import NamespaceLogin
@@ -104,7 +104,7 @@ def _meant(kinds: Sequence[dict[str, str]], patterns: Sequence[str]) -> dict[str
 
     The queues that a migration makes for itself are none of them.
     """
-    from bridge.commands.migration_sides import chosen
+    from bridge.commands.migration.sides import chosen
     from bridge.operations.migration.run_mark import OWN_PREFIX
 
     spelled = {
@@ -136,7 +136,7 @@ class _Reader:
 
     async def kinds(self, progress: Progress) -> dict[str, str]:
         """Return the kind of each entity by its path."""
-        from bridge.commands.migration_sides import SideReading
+        from bridge.commands.migration.sides import SideReading
         from bridge.remote.administration import RemoteAdministration
 
         login = self._login
@@ -195,7 +195,7 @@ class _Verification:
             RemoteError: a namespace refuses, or does not answer.
         """
         from bridge.commands.hidden_entity import DISABLED
-        from bridge.commands.migration_peeking import places
+        from bridge.commands.migration.peeking import places
         from bridge.remote.errors import RemoteRefused
 
         for place, is_dead in places(path, is_topic=is_topic):
@@ -225,7 +225,7 @@ class _Verification:
         Raises:
             RemoteError: a namespace refuses, or does not answer.
         """
-        from bridge.commands.migration_states import compared_states
+        from bridge.commands.migration.states import compared_states
         from bridge.commands.session_entities import requires_sessions
         from bridge.remote.errors import RemoteNotFound
 
@@ -264,7 +264,7 @@ class _Verification:
     async def _compare(
         self, path: str, place: str, is_dead: bool, asked: asyncio.Event, progress: Progress
     ) -> None:
-        from bridge.commands.migration_peeking import pages
+        from bridge.commands.migration.peeking import pages
         from bridge.operations.migration.copy_effects import CopyPlace
         from bridge.operations.migration.renumbered_comparison import CopiesShown
         from bridge.operations.migration.verification import (

@@ -10,7 +10,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from bridge.cli.main import main
-from bridge.commands.migration_connection import back_name
+from bridge.commands.migration.connection import back_name
 from bridge.commands.target import target_named
 from bridge.operations.migration.run_mark import CLOCKS_MS
 from bridge.remote.address import RemoteAddress

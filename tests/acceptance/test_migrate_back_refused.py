@@ -12,8 +12,8 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from bridge.cli.main import main
-from bridge.commands.migration_connection import back_name
-from bridge.commands.migration_holding import holds
+from bridge.commands.migration.connection import back_name
+from bridge.commands.migration.holding import holds
 from bridge.commands.target import target_named
 from bridge.remote.namespace import RemoteNamespace
 from bridge.testing.process import Bridge

@@ -14,8 +14,8 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 
 from bridge.cli.main import main
-from bridge.commands.migration_connection import run_name
-from bridge.commands.migration_emptying import WAIT_S, SourceEmptying, SourceLook
+from bridge.commands.migration.connection import run_name
+from bridge.commands.migration.emptying import WAIT_S, SourceEmptying, SourceLook
 from bridge.commands.output import Progress
 from bridge.commands.target import target_named
 from bridge.model.entity import Queue

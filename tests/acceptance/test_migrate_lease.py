@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from bridge.commands.clock import now_ms
-from bridge.commands.migration_connection import ConnectedSides
-from bridge.commands.migration_lease import SESSION, TAKE_S, MigrationLease
+from bridge.commands.migration.connection import ConnectedSides
+from bridge.commands.migration.lease import SESSION, TAKE_S, MigrationLease
 from bridge.commands.output import Output
 from bridge.operations.migration.run_mark import LEASE_PREFIX
 from bridge.relay.running.session_lock import SessionLock

@@ -12,11 +12,11 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from bridge.cli.main import main
-from bridge.commands.migration_connection import run_name
-from bridge.commands.migration_copying import places_of
-from bridge.commands.migration_holding import TargetHolding
-from bridge.commands.migration_mark import VerifiedMark
-from bridge.commands.migration_sides import SideReading
+from bridge.commands.migration.connection import run_name
+from bridge.commands.migration.copying import places_of
+from bridge.commands.migration.holding import TargetHolding
+from bridge.commands.migration.mark import VerifiedMark
+from bridge.commands.migration.sides import SideReading
 from bridge.commands.output import Progress
 from bridge.commands.target import target_named
 from bridge.model import entity as model

@@ -14,8 +14,8 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from bridge.cli.main import main
-from bridge.commands.migration_connection import run_name
-from bridge.commands.migration_copying import imported
+from bridge.commands.migration.connection import run_name
+from bridge.commands.migration.copying import imported
 from bridge.commands.target import NamespaceLogin
 from bridge.operations.migration.copy_effects import CopyPlace
 from bridge.remote.address import RemoteAddress

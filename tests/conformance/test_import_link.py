@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bridge.commands.migration_holding import holds
+from bridge.commands.migration.holding import holds
 from bridge.engine.import_verbs import StateImportVerbs
 from bridge.message.envelopes import ImportedMessage
 from bridge.model.errors import (

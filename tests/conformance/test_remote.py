@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.migrate_plan import unfit_as_target
+from bridge.commands.migration.connection import unfit_as_target
 from bridge.model.entity import AuthorizationRule, Queue, Right
 from bridge.remote.address import RemoteAddress
 from bridge.remote.credentials import EntraToken, SharedKey, SharedSignature

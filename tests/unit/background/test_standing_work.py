@@ -24,11 +24,11 @@ AWAITED = {
     ("commands/collecting.py", "collected"): "awaited by the function that begins it",
     ("commands/bench_works.py", "_all"): "awaited, or cancelled, by the function that begins it",
     (
-        "commands/migration_meeting.py",
+        "commands/migration/meeting.py",
         "wait",
     ): "awaited, or cancelled, by the function that begins it",
     (
-        "commands/migration_meeting.py",
+        "commands/migration/meeting.py",
         "together",
     ): "awaited, or cancelled, by the function that begins it",
     ("commands/running.py", "_run"): "awaited by the function that begins it",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.commands.migration_connection import run_name
-from bridge.commands.migration_copying import imported, places_of
-from bridge.commands.migration_holding import check_free
+from bridge.commands.migration.connection import run_name
+from bridge.commands.migration.copying import imported, places_of
+from bridge.commands.migration.holding import check_free
 from bridge.commands.target import NamespaceLogin
 from bridge.model import entity as model
 from bridge.model.availability import check_run

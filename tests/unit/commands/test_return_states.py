@@ -8,7 +8,7 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.commands.return_states import IN_MEMORY_BYTES, KeptStates
+from bridge.commands.migration.return_states import IN_MEMORY_BYTES, KeptStates
 from bridge.model.session_id import fold
 from bridge.topology.parts import SESSION_STATE_BYTES_MAX
 

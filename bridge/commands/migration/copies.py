@@ -9,11 +9,11 @@ from typing import Final
 
 from bridge.commands.errors import CommandError
 from bridge.commands.message_path import DEAD_LETTER
-from bridge.commands.migration_arrivals import arrived_messages
-from bridge.commands.migration_copying import CopySides, RunningCopy, places_of
-from bridge.commands.migration_mark import VerifiedMark
-from bridge.commands.migration_meeting import TOGETHER, CopyMeeting, together
-from bridge.commands.migration_record import CopyRecord
+from bridge.commands.migration.arrivals import arrived_messages
+from bridge.commands.migration.copying import CopySides, RunningCopy, places_of
+from bridge.commands.migration.mark import VerifiedMark
+from bridge.commands.migration.meeting import TOGETHER, CopyMeeting, together
+from bridge.commands.migration.record import CopyRecord
 from bridge.commands.output import Output
 from bridge.model import entity as model
 from bridge.operations.count_text import be, counted

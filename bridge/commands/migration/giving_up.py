@@ -8,8 +8,8 @@ from hashlib import sha256
 from typing import Final
 
 from bridge.commands.message_path import DEAD_LETTER
-from bridge.commands.migration_holding import NOT_HELD, held_paths, holds
-from bridge.commands.migration_state_copying import source_states, target_states
+from bridge.commands.migration.holding import NOT_HELD, held_paths, holds
+from bridge.commands.migration.state_copying import source_states, target_states
 from bridge.commands.output import Output
 from bridge.model.session_id import fold
 from bridge.operations.count_text import counted

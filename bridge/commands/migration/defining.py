@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from bridge.commands.migration_meeting import together
+from bridge.commands.migration.meeting import together
 from bridge.commands.output import Progress
 from bridge.model import entity as model
 from bridge.model.entity import Tier

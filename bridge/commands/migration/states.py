@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from bridge.commands.errors import sentence_of
-from bridge.commands.migration_peeking import sessions_of
-from bridge.commands.migration_state_copying import state_of
+from bridge.commands.migration.peeking import sessions_of
+from bridge.commands.migration.state_copying import state_of
 from bridge.model.session_id import fold
 from bridge.operations.migration.verification import SIDES, Side
 from bridge.relay.running.session_lock import CANNOT_BE_LOCKED

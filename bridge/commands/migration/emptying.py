@@ -12,8 +12,8 @@ from typing import Final
 from bridge.commands.clock import now_ms
 from bridge.commands.errors import sentence_of
 from bridge.commands.message_path import DEAD_LETTER
-from bridge.commands.migration_peeking import SESSIONS_PAGE, pages, places
-from bridge.commands.migration_state_copying import state_of as state_in
+from bridge.commands.migration.peeking import SESSIONS_PAGE, pages, places
+from bridge.commands.migration.state_copying import state_of as state_in
 from bridge.commands.output import TEXTS_SAID, Progress
 from bridge.model import entity as model
 from bridge.model.session_id import FoldedId, fold

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from bridge.commands.errors import WrongInput
-from bridge.commands.migrate_plan import names_at_target, unfit_as_target
-from bridge.commands.migration_options import sides_of
+from bridge.commands.migration.options import sides_of
 from bridge.commands.output import Output
 from bridge.commands.target import NamespaceLogin
 
@@ -70,7 +69,7 @@ class ConnectedSides:
 
     def say_left_out(self, output: Output, paths: Iterable[str], patterns: Sequence[str]) -> None:
         """Say once which of the source's queues that are meant are migrations' own."""
-        from bridge.commands.migration_sides import own_queues_said
+        from bridge.commands.migration.sides import own_queues_said
 
         if (text := own_queues_said(paths, patterns)) not in self._said:
             self._said.add(text)
@@ -88,7 +87,7 @@ class ConnectedSides:
         Raises:
             WrongInput: there is none, or a subscription is meant without its topic.
         """
-        from bridge.commands.migration_sides import SideReading, chosen
+        from bridge.commands.migration.sides import SideReading, chosen
 
         with output.progress(None, "reading definitions") as progress:
             reading = SideReading(self.at_source, progress)
@@ -111,7 +110,7 @@ class ConnectedSides:
         Args:
             patterns: queues and topics that are read, too, as '*'.
         """
-        from bridge.commands.migration_sides import SideReading, chosen
+        from bridge.commands.migration.sides import SideReading, chosen
 
         names = names_at_target(here, meant)
 
@@ -141,3 +140,31 @@ def back_name(source: NamespaceLogin) -> str:
 
 def _digest(source: NamespaceLogin) -> str:
     return hashlib.sha256(source.address.namespace.lower().encode()).hexdigest()[:12]
+
+
+def unfit_as_target(name: str, server_id: str) -> str:
+    """Return why a namespace can be no target, with what to do; "" if it is a busbridge.
+
+    Args:
+        name: its profile's.
+        server_id: see `RemoteNamespace.server_id`.
+    """
+    from bridge.wire.own_operations import CONTAINER_ID
+
+    if server_id == CONTAINER_ID:
+        return ""
+    return (
+        f"{name!r} is no busbridge: it calls itself {server_id!r}. A migration keeps "
+        "numbers, which a busbridge alone can take: start one (`busbridge serve`) and name its "
+        "profile by --to. What needs no numbers a relay moves into any namespace (docs/hybrid.md)."
+    )
+
+
+def names_at_target(source: MigrationSide, meant: set[str]) -> set[str]:
+    """Return the queues and topics that matter at the target: what is meant, and its targets."""
+    names = {path.partition("/subscriptions/")[0] for path in meant}
+    for path, entity in source.by_path().items():
+        for field_name in ("forward_to", "forward_dead_lettered_messages_to"):
+            if path in meant and (name := getattr(entity, field_name, "")):
+                names.add(name.lower())
+    return names

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from bridge.commands.errors import CommandError
-from bridge.commands.migration_meeting import TOGETHER, together
-from bridge.commands.migration_returning import RunningReturn
+from bridge.commands.migration.meeting import TOGETHER, together
+from bridge.commands.migration.return_report import LEFT, ReturnReport
+from bridge.commands.migration.returning import RunningReturn
 from bridge.commands.output import Output, Progress
-from bridge.commands.return_report import LEFT, ReturnReport
 from bridge.operations.migration.copy_effects import CopyStopped
 from bridge.operations.migration.return_choice import ReturnChoice
 from bridge.operations.migration.return_difference import SeriesDifference

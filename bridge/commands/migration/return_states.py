@@ -9,8 +9,8 @@ from tempfile import SpooledTemporaryFile
 from typing import Final
 
 from bridge.commands.errors import sentence_of
-from bridge.commands.migration_peeking import SESSIONS_PAGE
-from bridge.commands.migration_state_copying import target_states
+from bridge.commands.migration.peeking import SESSIONS_PAGE
+from bridge.commands.migration.state_copying import target_states
 from bridge.model.session_id import FoldedId, fold
 from bridge.operations.migration.copy_effects import CopyRefused
 from bridge.operations.migration.session_states import set_behind

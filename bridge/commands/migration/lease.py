@@ -23,7 +23,7 @@ from bridge.remote.errors import RemoteError, RemoteNotFound
 from bridge.remote.session_receiver import RemoteSessionReceiver
 
 if TYPE_CHECKING:
-    from bridge.commands.migration_connection import ConnectedSides
+    from bridge.commands.migration.connection import ConnectedSides
 
 SESSION: Final = "command"
 
@@ -105,7 +105,7 @@ class MigrationLease:
                 await lock.release()
 
     async def _taken(self) -> RemoteSessionReceiver:
-        from bridge.commands.migration_connection import PATIENCE_S
+        from bridge.commands.migration.connection import PATIENCE_S
 
         end_s = time.monotonic() + PATIENCE_S
         another_s: float | None = None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from bridge.commands.migration.return_settling import SUBSCRIPTIONS
 from bridge.commands.output import Output
-from bridge.commands.return_settling import SUBSCRIPTIONS
 from bridge.operations.migration.return_choice import ReturnChoice
 from bridge.operations.migration.return_difference import NamedNumbers, SeriesDifference
 

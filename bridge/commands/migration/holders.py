@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from bridge.commands.migration_connection import back_name, renumbering_name, run_name
-from bridge.commands.migration_holding import holds
+from bridge.commands.migration.connection import back_name, renumbering_name, run_name
+from bridge.commands.migration.holding import holds
 from bridge.operations.migration.copy_effects import CopyStopped
 from bridge.operations.migration.held_target import TargetHold
 

@@ -10,9 +10,9 @@ from typing import Final
 from bridge.commands.cancelling import Cancelled, cancel
 from bridge.commands.errors import sentence_of
 from bridge.commands.message_path import DEAD_LETTER
-from bridge.commands.migration_holding import check_free, held_paths, importing
-from bridge.commands.migration_peeking import sessions_of
-from bridge.commands.migration_state_copying import source_states, store_states, target_states
+from bridge.commands.migration.holding import check_free, held_paths, importing
+from bridge.commands.migration.peeking import sessions_of
+from bridge.commands.migration.state_copying import source_states, store_states, target_states
 from bridge.commands.output import Progress
 from bridge.model import entity as model
 from bridge.operations.migration.copy_effects import (

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from bridge.commands.message_path import DEAD_LETTER
-from bridge.commands.migration_meeting import TOGETHER, together
+from bridge.commands.migration.meeting import TOGETHER, together
 from bridge.operations.migration.arrived_messages import ArrivedMessages
 from bridge.operations.migration.copy_effects import CopyPlace
 from bridge.operations.migration.last_copied import LastCopied

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.commands.migration_record import CopyRecord
+from bridge.commands.migration.record import CopyRecord
+from bridge.commands.migration.return_settling import SUBSCRIPTIONS, Bringing, settle
+from bridge.commands.migration.return_states import ReturnStates, sessions
 from bridge.commands.output import Progress
-from bridge.commands.return_settling import SUBSCRIPTIONS, Bringing, settle
-from bridge.commands.return_states import ReturnStates, sessions
 from bridge.model import entity as model
 from bridge.operations.migration.copy_effects import (
     CancelAtSource,
