@@ -3,6 +3,10 @@
 When a queue does not answer RabbitMQ within 250 ms, RabbitMQ reports no messages and no consumers
 (docs/rabbitmq-faults.md: empty-when-dead). Such an answer takes 250 ms or more: zero counts that
 took so long are not believed, and the bridge asks again.
+
+Shortly behind a kill of RabbitMQ queues tell counts of before it (docs/rabbitmq-faults.md:
+count-after-kill). So who takes messages for gone by two equal counts waits between them by
+`ReadyCounts.pause`; who does by one does not while `may_be_old`.
 """
 
 from __future__ import annotations
@@ -31,6 +35,10 @@ AHEAD = 4
 slow answer makes those behind it doubtful, which are asked again one by one."""
 
 
+OLD_S = 5.0
+"""How long behind the opening of a connection RabbitMQ may tell an old count; 0.9 s were seen."""
+
+
 async def queue_state(channel: Channel, queue: str) -> QueueState:
     """Return the counts that a queue itself reports.
 
@@ -45,6 +53,11 @@ async def queue_state(channel: Channel, queue: str) -> QueueState:
         if not _is_doubtful(state, clock() - asked_s):
             return state
     raise _silent(queue)
+
+
+def may_be_old(channel: Channel) -> bool:
+    """Whether what a channel's queues tell now may be a count of before a kill of RabbitMQ."""
+    return asyncio.get_running_loop().time() < channel.connected_s + OLD_S
 
 
 def _is_doubtful(state: QueueState, took_s: float) -> bool:
@@ -65,12 +78,15 @@ class ReadyCounts:
         known: the counts of the queues that have answered so far; 0 when a queue does not exist.
         missing: the queues that do not exist.
         consumed: the queues that have consumers, which may hold messages that nobody counts.
+        may_be_old: some of them may be counts of before a kill of RabbitMQ.
     """
 
     def __init__(self, connection: HasChannels) -> None:
         self.known: dict[str, int] = {}
         self.missing: set[str] = set()
         self.consumed: set[str] = set()
+        self.may_be_old = False
+        self._true_from_s = 0.0
         self._connection = connection
 
     def of(self, queue: str) -> int:
@@ -82,6 +98,16 @@ class ReadyCounts:
         if queue not in self.known:
             raise _silent(queue)
         return self.known[queue]
+
+    async def pause(self, least_s: float) -> None:
+        """Wait before a second count: so long, and until it is no old one."""
+        left_s = self._true_from_s - asyncio.get_running_loop().time()
+        await asyncio.sleep(max(least_s, left_s))
+
+    def note(self, channel: Channel) -> None:
+        """Note that a question goes out on a channel."""
+        self._true_from_s = max(self._true_from_s, channel.connected_s + OLD_S)
+        self.may_be_old = self.may_be_old or may_be_old(channel)
 
     async def ask(self, queues: Iterable[str]) -> None:
         """Ask queues for their counts; `known` is complete but for silent and exclusive queues.
@@ -159,6 +185,7 @@ class _Questions:
         while waiting and len(self._asked) < ahead:
             channel = await self._opened()
             queue = waiting.popleft()
+            self._told.note(channel)
             answer = channel.declarations.declare_queue(queue, passive=True)
             self._asked.append((queue, clock(), answer))
 

@@ -88,9 +88,9 @@ class ScheduledNumbers:
     async def count_unled(self, paths: Sequence[str]) -> dict[str, int]:
         """Return how many scheduled messages entities have that no bridge leads.
 
-        Without those of which RabbitMQ does not tell it now, and those whose buckets are consumed:
-        what a leader holds is in no count, one that is about to lead or one that was killed just
-        now.
+        Without those of which RabbitMQ does not tell it now, those whose count of 0 may be an old
+        one, and those whose buckets are consumed: what a leader holds is in no count, one that is
+        about to lead or one that was killed just now.
         """
         prefixes = tuple(map(names.bucket_prefix, paths))
         if len(prefixes) == 1:
@@ -104,5 +104,7 @@ class ScheduledNumbers:
         for path, prefix in zip(paths, prefixes, strict=True):
             own = [each for each in buckets if each.startswith(prefix)]
             if ready.known.keys() >= set(own) and ready.consumed.isdisjoint(own):
-                found[path] = sum(map(ready.of, own))
+                count = sum(map(ready.of, own))
+                if count or not own or not ready.may_be_old:
+                    found[path] = count
         return found

@@ -173,3 +173,16 @@ async def test_a_lost_channel_is_an_error_and_no_count() -> None:
         with pytest.raises(BrokerSilent):
             counts.of("b")
         await connection.close()
+
+
+async def test_what_a_young_connection_is_told_may_be_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who pauses before a second count has one that is not."""
+    monkeypatch.setattr(ready_counts, "OLD_S", 0.5)
+    async with scripted_broker(Queues({"orders": 3}).serve) as endpoint:
+        connection = await Connection.open(endpoint, name="test")
+        first, second = ReadyCounts(connection), ReadyCounts(connection)
+        await first.ask(["orders"])
+        await first.pause(0)
+        await second.ask(["orders"])
+        assert (first.may_be_old, second.may_be_old) == (True, False)
+        await connection.close()

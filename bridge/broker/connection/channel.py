@@ -131,6 +131,11 @@ class Channel:
         return self._transport.is_blocked
 
     @property
+    def connected_s(self) -> float:
+        """When the channel's connection was opened, by the loop's clock."""
+        return self._transport.opened_s
+
+    @property
     def awaits_queue(self) -> bool:
         """Whether a queue was asked something (consume, get) and has not answered yet."""
         return self._calls.awaits_queue

@@ -274,6 +274,7 @@ class Connection:
                 raise LoginRefused(error.code, error.text) from error
             raise
         self.server_properties = properties
+        self._transport.opened_s = loop.time()
 
     def _client_properties(self) -> Table:
         return {

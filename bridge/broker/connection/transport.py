@@ -58,6 +58,7 @@ class Transport(asyncio.Protocol):
         lost: why the connection ended; None while it lives.
         queue_answers: the number of answers from queues' own processes (consume, get).
         is_gone: set when the socket is closed, a turn of the loop after the loss.
+        opened_s: when the connection was open, by the loop's clock; before that, when it began.
     """
 
     def __init__(self, on_lost: Callable[[ConnectionLost], None]) -> None:
@@ -72,6 +73,7 @@ class Transport(asyncio.Protocol):
         self.is_gone = asyncio.Event()
         self.payload_max = FRAME_MAX_DEFAULT - FRAME_OVERHEAD
         self.loop = asyncio.get_running_loop()
+        self.opened_s = self.loop.time()
         self._on_lost = on_lost
         self._socket: asyncio.Transport | None = None
         self._writer: SocketWriter | None = None

@@ -35,7 +35,8 @@ PATIENCE_S = 25.0
 """The longest wait of a peek for a look; then it answers by the count alone."""
 
 QUIET_S = 0.2
-"""The time between two equal counts before a look; bridges tell within 50 ms what has left."""
+"""The shortest time between two equal counts before a look; bridges tell within 50 ms what has
+left."""
 
 COUNTS = 5
 """Counts before a look is put off, because no two of them are equal."""
@@ -118,11 +119,11 @@ class DeadLetterLooks:
         for _ in range(COUNTS):  # what has left or died just now is counted, and told a bit later
             await view.catch_up()
             there = view.named_dead()
-            count, others = await self._count()
+            ready, count, others = await self._count()
             if count == before:
                 break
             before = count
-            await asyncio.sleep(QUIET_S)
+            await ready.pause(QUIET_S)
         else:
             return False
         counted.compare(there, count)
@@ -137,18 +138,20 @@ class DeadLetterLooks:
         counted.looked(there, count, others, found, view.all_dead())
         end_s = self._now_s() + BACK_S
         while True:
-            before, (count, _) = count, await self._count()
+            before, (_, count, _) = count, await self._count()
             counted.compare(view.named_dead(), max(before, count))
             if not counted.is_open or self._now_s() >= end_s:
                 return True
             await asyncio.sleep(COUNTED_S)
             await view.catch_up()
 
-    async def _count(self) -> tuple[int, int]:
-        """Return how many dead letters there are, and how many of them others hold."""
+    async def _count(self) -> tuple[ReadyCounts, int, int]:
+        """Return what RabbitMQ was asked by, how many dead letters there are, and how many of them
+        others hold.
+        """
         path = self._view.entity.path
         queue = names.dead_letter_queue(path)
         counts = ReadyCounts(self._connections.looking)
         await counts.ask([queue])
         held, others = await self._held(path)
-        return counts.of(queue) + held, others
+        return counts, counts.of(queue) + held, others

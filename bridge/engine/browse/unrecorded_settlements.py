@@ -11,7 +11,8 @@ Deferred messages leave in any order. The first peek, and each one that finds an
 view has, asks the owner of their queue which are there, unless there is no such queue.
 
 A count is a sum of answers of different instants. What goes back to its queue between them is in
-none, so no single count says that messages are gone.
+none, so no single count says that messages are gone. And for some seconds behind a kill of RabbitMQ
+a queue may tell counts of before it: the second count waits until they are over.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LOOK_S = 1.0
 """The shortest time between two comparisons of counts; only peeks compare them."""
 
 QUIET_S = 0.1
-"""The time between two counts that are taken as exact if they are equal."""
+"""The shortest time between two counts that are taken as exact if they are equal."""
 
 MARGIN = 100
 """The extra messages that may exist beyond a count while messages come and go."""
@@ -210,8 +211,8 @@ class UnrecordedSettlements:
         first, last = bounds
         counts = counted.counts(last)
         if not view.active.numbers.given(1, first - 1):
-            await self._find_stayed(counts)
-        await self._compare_dead(counts.dead)
+            await self._find_stayed(counted, counts)
+        await self._compare_dead(counted)
         difference = view.active.numbers.unsettled(first, last) - counts.active
         if difference > 0 and difference != self._difference:
             await self._leave_out_scheduled(first, last)
@@ -224,7 +225,7 @@ class UnrecordedSettlements:
             return
         if difference == self._difference:
             return
-        margin = await self._margin(counts)
+        margin = await self._margin(counted, counts)
         if margin and self._difference is not None:
             return  # a result exists, and messages come and go: keep it until all is quiet
         floor = await self._read_back(first, last, counts.active + margin)
@@ -232,11 +233,11 @@ class UnrecordedSettlements:
         unsettled = view.active.numbers.unsettled(first, last)
         self._difference = unsettled - counts.active if not margin else None
 
-    async def _compare_dead(self, count: int) -> None:
+    async def _compare_dead(self, counted: _Counted) -> None:
         """Compare the count of dead letters; what it says is gone, a second one must say, too."""
-        view = self._view
+        view, count = self._view, counted.counts(0).dead
         if view.counted_dead.hides_more(view.named_dead(), count):
-            await asyncio.sleep(QUIET_S)
+            await counted.ready.pause(QUIET_S)
             await view.catch_up()
             count = max(count, (await self._count()).counts(0).dead)
         view.counted_dead.compare(view.named_dead(), count)
@@ -263,7 +264,7 @@ class UnrecordedSettlements:
                 are_all = len(found) < WAITING_PAGE
                 await asyncio.sleep(0)  # there may be hundreds of thousands, known to this process
 
-    async def _find_stayed(self, counts: _Counts) -> None:
+    async def _find_stayed(self, counted: _Counted, counts: _Counts) -> None:
         """Find the messages that are where they were, though the moved stream says they have left.
 
         A next queue refused the move, and the bridge was killed before it had told. RabbitMQ has
@@ -277,7 +278,7 @@ class UnrecordedSettlements:
         dead = list(view.places.numbers(MovedTo.DEAD))
         left = sum(each in view.dead.numbers.active for each in dead)
         found = view.unproven(max(len(dead) - left - counts.dead, 0))[: max(extra, 0)]
-        if numbers.stayed != set(found) and not await self._margin(counts):
+        if numbers.stayed != set(found) and not await self._margin(counted, counts):
             log.info("browse.stayed entity=%s count=%d", view.entity.path, len(found))
             numbers.stay(found)
 
@@ -310,9 +311,13 @@ class UnrecordedSettlements:
         counted.held = await self._held(entity.path)
         return counted
 
-    async def _margin(self, before: _Counts) -> int:
-        """Return how many more messages than counted may exist; 0 when no count changes."""
-        await asyncio.sleep(QUIET_S)
+    async def _margin(self, counted: _Counted, before: _Counts) -> int:
+        """Return how many more messages than counted may exist; 0 when no count changes.
+
+        Args:
+            counted: what `before` was counted by.
+        """
+        await counted.ready.pause(QUIET_S)
         await self._view.catch_up()
         bounds = await self._view.journal.bounds()
         after = (await self._count()).counts(0 if bounds is None else bounds[1])

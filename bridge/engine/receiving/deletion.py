@@ -15,7 +15,7 @@ from functools import partial
 from uuid import UUID
 
 from bridge.broker.errors import BrokerError, BrokerSilent
-from bridge.broker.ready_counts import queue_state
+from bridge.broker.ready_counts import may_be_old, queue_state
 from bridge.engine import texts
 from bridge.engine.api import Complete, Disposition, OnSettled, Received, Receiver
 from bridge.engine.receiving.connections import ConsumerConnections
@@ -130,12 +130,13 @@ class Deletion:
         return True
 
     async def _has_more(self) -> bool:
-        """Return whether messages are ready or about to be, or the queue does not answer."""
+        """Return whether messages may be ready or about to be, or the queue does not answer."""
         if self._waiting():
             return True
         try:
             with await self._connections.channel() as channel:
-                has_more = (await queue_state(channel, self._queue)).messages > 0
+                state = await queue_state(channel, self._queue)
+                has_more = state.messages > 0 or may_be_old(channel)
         except BrokerError as error:
             self._unknown = error
             return isinstance(error, BrokerSilent)

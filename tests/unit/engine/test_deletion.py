@@ -21,11 +21,13 @@ class EmptyQueue:
 
     Attributes:
         asked: set when it was asked.
+        connected_s: when its connection was opened.
     """
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.declarations = self
+        self.connected_s = float("-inf")
 
     async def declare_queue(self, queue: str, *, passive: bool) -> QueueState:
         """Count no message."""
