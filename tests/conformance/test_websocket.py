@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -193,18 +193,22 @@ async def test_a_client_over_a_websocket_that_reads_nothing() -> None:
         assert served.admission.ended[ConnectionEnd.UNREAD] == 1
 
 
-FLOODS = {
-    "flows": masked(flood_of(flow())),
-    "a byte a frame": b"".join(masked(bytes((each,))) for each in flood_of(flow())[:30_000]),
-    "empty frames": masked(b"") * 30_000,
-    "pings": masked(b"x", opcode=PING) * 30_000,
+FLOODS: dict[str, Callable[[], bytes]] = {
+    "flows": lambda: masked(flood_of(flow())),
+    "a byte a frame": lambda: b"".join(
+        masked(bytes((each,))) for each in flood_of(flow())[:30_000]
+    ),
+    "empty frames": lambda: masked(b"") * 30_000,
+    "pings": lambda: masked(b"x", opcode=PING) * 30_000,
 }
+"""Made by their test: every worker reads this module."""
 
 
-@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS.keys())
+@pytest.mark.parametrize("make_flood", FLOODS.values(), ids=FLOODS.keys())
 @undisturbed
-async def test_floods_over_websockets(flood: bytes) -> None:
+async def test_floods_over_websockets(make_flood: Callable[[], bytes]) -> None:
     """While strangers flood the bridge with frames, no turn of the loop takes long."""
+    flood = make_flood()
     async with gateway(authorization_s=60) as (_, port), client(port) as honest:
         honest.attach(7, "q", role=False)
         await honest.next(Attach, handle=7)
