@@ -105,10 +105,16 @@ def test_reads_on_kept_channels_have_all_their_entries_and_no_others(
 async def test_a_stream_that_is_made_again_is_read_anew(
     connection: Connection, confirming: Channel
 ) -> None:
-    """What RabbitMQ's channel knew of the deleted stream is forgotten."""
+    """What RabbitMQ's channel knew of the deleted stream is forgotten.
+
+    Each life is filled over a channel of its own: another one may publish to the deleted stream
+    (docs/rabbitmq-faults.md: publish-to-deleted).
+    """
     kept = KeptChannels(connection)
     for life in range(5):
-        await fill(confirming, STREAMS[0], b"%d" % life)
+        with await connection.channel() as channel:
+            await channel.publisher.confirm_select()
+            await fill(channel, STREAMS[0], b"%d" % life)
         assert await read(kept, [(0, 0, 9)], 250) == [[b"%d" % life]]
         await confirming.declarations.delete_queue(STREAMS[0])
     with pytest.raises(NotFound):
