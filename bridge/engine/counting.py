@@ -295,9 +295,14 @@ class Counting:
         Raises:
             ServiceBusError: a running bridge gives no answer.
         """
-        told = await asyncio.gather(
-            *(self._ask(each, paths) for each in await self._bridges.others())
-        )
+        return await self._held_by(await self._bridges.others(), paths)
+
+    async def held_by_known(self, paths: Sequence[str]) -> list[int]:
+        """Do so without the bridges that this one has not heard of yet: there may be more."""
+        return await self._held_by(await self._bridges.known(), paths)
+
+    async def _held_by(self, others: Collection[bytes], paths: Sequence[str]) -> list[int]:
+        told = await asyncio.gather(*(self._ask(each, paths) for each in others))
         return _sums([*(each.held for each in told), self.held(paths)], len(paths) * HELD)
 
     async def dead_held(self, path: str) -> tuple[int, int]:

@@ -137,6 +137,14 @@ class Membership:
         is_told = self.is_listed and not silent
         return is_told and all(feature in told.get(each, ()) for each in self._queues)
 
+    @property
+    def heard(self) -> Collection[bytes] | None:
+        """The queues of the other bridges that have told, or were listed last; `None` before that.
+
+        One that has begun since then may be missing, and one that is gone among them.
+        """
+        return {*self._queues.values(), *self._unheard} if self.is_listed else None
+
     def wake(self) -> None:
         """Tell the others soon what has changed."""
         self._wake.set()

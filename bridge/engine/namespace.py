@@ -234,7 +234,7 @@ class RabbitNamespace:
         )
 
         # The other bridges.
-        bridges = Bridges(management, self._locks)
+        bridges = Bridges(management, self._locks, lambda: self.membership.heard)
         self._usage = Usage(services, clock, accessed)
         self._usage.answer(self._peers, self.directory.find)
         AdministrationRequests(self._peers, administer or _not_administered)
@@ -299,6 +299,7 @@ class RabbitNamespace:
             waiting=self.counting.scheduled_numbers.waiting,
             waiting_now=self.counting.scheduled_numbers.waiting_now,
             held=lambda path: self.counting.held_anywhere([path]),
+            held_by_known=lambda path: self.counting.held_by_known([path]),
             listed=self._deferral.listed,
             dead_held=self.counting.dead_held,
             look_through=partial(_look_through, self),

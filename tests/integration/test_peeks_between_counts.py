@@ -34,17 +34,17 @@ class Between:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.work: Callable[[], Awaitable[None]] | None = None
         self.is_done = False
-        asked = Counting.held_anywhere
+        asked = Counting.held_by_known
         between = self
 
-        async def held_anywhere(counting: Counting, paths: Sequence[str]) -> list[int]:
+        async def held_by_known(counting: Counting, paths: Sequence[str]) -> list[int]:
             work, between.work = between.work, None
             if work is not None:
                 await work()
                 between.is_done = True
             return await asked(counting, paths)
 
-        monkeypatch.setattr(Counting, "held_anywhere", held_anywhere)
+        monkeypatch.setattr(Counting, "held_by_known", held_by_known)
 
 
 @pytest.fixture

@@ -83,6 +83,7 @@ class Browsing:
         waiting: returns the numbers of an entity's scheduled messages.
         waiting_now: does so, and raises ServerBusy while nobody knows them.
         held: counts the messages of an entity that bridges and clients hold unacked.
+        held_by_known: does so, without bridges that this one has not heard of yet.
         listed: returns the numbers of an entity's deferred messages.
         dead_held: counts the dead letters of an entity that are held.
         look_through: looks which dead letters an entity's queue has.
@@ -96,6 +97,7 @@ class Browsing:
         waiting: Waiting,
         waiting_now: Waiting,
         held: HeldCount,
+        held_by_known: HeldCount,
         listed: Listed,
         dead_held: DeadHeld,
         look_through: LookThrough,
@@ -106,6 +108,7 @@ class Browsing:
         self._waiting = waiting
         self._waiting_now = waiting_now
         self._held = held
+        self._held_by_known = held_by_known
         self._listed = listed
         self._dead_held = dead_held
         self._look_through = look_through
@@ -185,7 +188,12 @@ class Browsing:
             found = self._views[key] = _Known(
                 view,
                 UnrecordedSettlements(
-                    view, self._connections, self._held, self._listed, self._waiting_now
+                    view,
+                    self._connections,
+                    held=self._held,
+                    held_by_known=self._held_by_known,
+                    listed=self._listed,
+                    waiting=self._waiting_now,
                 ),
                 DeadLetterLooks(view, self._connections, self._look_through, self._dead_held),
             )

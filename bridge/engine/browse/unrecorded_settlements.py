@@ -116,6 +116,7 @@ class UnrecordedSettlements:
 
     Args:
         held: counts the messages of an entity that bridges and clients hold unacked.
+        held_by_known: does so, without bridges that this one has not heard of yet.
         listed: returns the numbers of an entity's deferred messages.
         waiting: returns the numbers of its scheduled messages.
 
@@ -127,13 +128,16 @@ class UnrecordedSettlements:
         self,
         view: BrowseView,
         connections: ConsumerConnections,
+        *,
         held: HeldCount,
+        held_by_known: HeldCount,
         listed: Listed,
         waiting: Waiting,
     ) -> None:
         self._view = view
         self._connections = connections
         self._held = held
+        self._held_by_known = held_by_known
         self._listed = listed
         self._waiting = waiting
         self._missing_since: int | None = None
@@ -160,18 +164,20 @@ class UnrecordedSettlements:
     async def _explain(self) -> None:
         """Compare the counts of each kind; one that RabbitMQ does not tell keeps no other back.
 
-        The journal's end is read before the counts: what comes between is more, not less.
+        The journal's end is read before the counts: what comes between is more, not less. The first
+        count may lack what a bridge holds that has begun just now: as of any single one, what is
+        gone by it is gone only if another count says so, which all running bridges are asked for.
         """
         bounds, known = await self._bounds(), self._view.set_aside
         with self._quiet():
             known.ask()
-            counted, must_ask = await self._count(with_deferred=True), False
+            counted, must_ask = await self._count(self._held_by_known, with_deferred=True), False
             with self._quiet():
                 must_ask = known.counted(counted.deferred_ready(), counted.held[2])
             if must_ask:
                 with self._quiet():
                     await self._ask_owner(counted.deferred())
-                bounds, counted = await self._bounds(), await self._count()
+                bounds, counted = await self._bounds(), await self._count(self._held)
             if bounds is not None:
                 await self._compare(bounds, counted)
 
@@ -202,7 +208,7 @@ class UnrecordedSettlements:
         known.told(*found)
         log.info("browse.listed entity=%s deferred=%d", self._view.entity.path, len(known))
         if count > len(known):
-            again = await self._count(with_deferred=True)
+            again = await self._count(self._held, with_deferred=True)
             if again.deferred() == count:
                 known.excuse(count)
 
@@ -239,7 +245,7 @@ class UnrecordedSettlements:
         if view.counted_dead.hides_more(view.named_dead(), count):
             await counted.ready.pause(QUIET_S)
             await view.catch_up()
-            count = max(count, (await self._count()).counts(0).dead)
+            count = max(count, (await self._count(self._held)).counts(0).dead)
         view.counted_dead.compare(view.named_dead(), count)
 
     async def _leave_out_scheduled(self, first: int, last: int) -> None:
@@ -289,8 +295,8 @@ class UnrecordedSettlements:
             path = self._view.entity.path
             log.warning("browse.beyond_journal entity=%s hidden=%d", path, self.hidden)
 
-    async def _count(self, *, with_deferred: bool = False) -> _Counted:
-        """Ask RabbitMQ and all bridges.
+    async def _count(self, held: HeldCount, *, with_deferred: bool = False) -> _Counted:
+        """Ask RabbitMQ, then bridges by `held`.
 
         Whoever defers a message makes the queue for it and writes to the moved stream. A queue that
         was missing is not asked before that stream says so again: the answer would cost a channel.
@@ -308,7 +314,7 @@ class UnrecordedSettlements:
             counted.ready.missing.add(counted.deferred_queue)
         elif counted.deferred_queue in counted.ready.missing:
             self._missing_since = deferrals
-        counted.held = await self._held(entity.path)
+        counted.held = await held(entity.path)
         return counted
 
     async def _margin(self, counted: _Counted, before: _Counts) -> int:
@@ -320,7 +326,7 @@ class UnrecordedSettlements:
         await counted.ready.pause(QUIET_S)
         await self._view.catch_up()
         bounds = await self._view.journal.bounds()
-        after = (await self._count()).counts(0 if bounds is None else bounds[1])
+        after = (await self._count(self._held)).counts(0 if bounds is None else bounds[1])
         if after == before:
             return 0
         low, high = sorted((before.last, after.last))
