@@ -19,12 +19,12 @@ from bridge.operations.undo_file import Identity, TakenFate, entry_line, identit
 from bridge.relay.machine.effects import Complete, Release, Renew, Send
 from bridge.relay.machine.lease import lock_ms_of
 from bridge.relay.running.judgement import number_of
-from bridge.relay.running.lane import RENEWED_TOGETHER, batched
+from bridge.relay.running.lock_renewal import LockRenewal
 from bridge.relay.running.outlet import OVERHEAD, Outlet
 from bridge.relay.running.session_lock import SessionLock
 from bridge.remote import outcomes
 from bridge.remote.delivery import RemoteDelivery
-from bridge.remote.errors import RemoteError, RemoteLockLost, RemoteNotFound, RemoteRefused
+from bridge.remote.errors import RemoteError
 from bridge.remote.management import RemoteManagement
 from bridge.remote.message import RemoteMessage
 
@@ -90,7 +90,6 @@ class TakingRun:
         self._began_ms: int = now_ms() if before is None else before._began_ms
         self.machine: Taking = Taking(rules, now_ms(), None if before is None else before.machine)
         self._source = source
-        self._management = management
         self._judge = judge
         self._outlet = outlet
         self._undo = undo
@@ -98,6 +97,12 @@ class TakingRun:
         self._progress = progress
         self._lock = lock
         self._in_hand: dict[int, tuple[RemoteDelivery, Judged]] = {}
+        self._renewal = LockRenewal(
+            *(management, self.machine, self._locked),
+            lost=self._lost,
+            on_told=self._turn,
+            now_ms=now_ms,
+        )
         self._written: set[Identity] = set()
         self._key = 0
         self._has_room = asyncio.Event()
@@ -221,7 +226,7 @@ class TakingRun:
             case Release(keys):
                 self._start(self._release(keys))
             case Renew(keys):
-                self._start(self._renew(keys))
+                self._start(self._renewal.renew(keys))
             case TakingEnded():
                 if not self._over.done():
                     self._over.set_result(effect)
@@ -316,28 +321,11 @@ class TakingRun:
             self._written.difference_update(identity_of(each.message) for each in written)
             await asyncio.to_thread(self._undo.mark, fate, [each.message for each in written])
 
-    async def _renew(self, keys: Sequence[int]) -> None:
-        for some in batched(keys, RENEWED_TOGETHER):
-            await self._renew_some(some)
+    def _locked(self, key: int) -> RemoteDelivery | None:
+        found = self._in_hand.get(key)
+        return None if found is None else found[0]
 
-    async def _renew_some(self, keys: Sequence[int]) -> None:
-        held = [each for each in keys if each in self._in_hand]
-        tokens = [self._in_hand[each][0].lock_token for each in held]
-        try:
-            ends = await self._management.renew_lock([each for each in tokens if each])
-        except (RemoteLockLost, RemoteNotFound, RemoteRefused):
-            held = [each for each in held if each in self._in_hand]  # the others are settled
-            if len(held) > 1:
-                for each in held:
-                    await self._renew_some((each,))
-                return
-            for each in held:
-                self._source.lost(self._in_hand[each][0])
-            self.machine.lock_lost(held, now_ms())
-        except RemoteError:
-            self.machine.renewal_failed(held, now_ms())
-        else:
-            now = now_ms()
-            lock_ms = lock_ms_of(min(ends, default=0), now)
-            self.machine.renewed(held, lock_ms, now)
-        self._turn()
+    async def _lost(self, key: int) -> None:
+        """Tell that a lock has ended: the message comes again by itself."""
+        self._source.lost(self._in_hand[key][0])
+        self.machine.lock_lost((key,), now_ms())

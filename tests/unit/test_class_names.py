@@ -42,7 +42,6 @@ ALLOWED = {
     "Release": SETTLEMENT,
     "Deliver": EFFECT,
     "End": EFFECT,
-    "Expired": "a message of a relay whose time is over, and the keys of such",
     "Finding": "the result of a check: of a broker, of a relay's file, of an entity's properties",
     "Queue": "Azure's queue in the model, RabbitMQ's in the topology",
 }

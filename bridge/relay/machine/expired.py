@@ -10,7 +10,7 @@ KEPT_MS = 5_000
 until its own clock says the same."""
 
 
-class Expired:
+class ExpiredKeys:
     """Messages by their keys."""
 
     def __init__(self) -> None:

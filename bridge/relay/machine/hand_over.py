@@ -37,7 +37,7 @@ from bridge.relay.machine.effects import (
     SendOutcome,
     settlement,
 )
-from bridge.relay.machine.expired import Expired
+from bridge.relay.machine.expired import ExpiredKeys
 from bridge.relay.machine.hand_over_rules import HandOverRules
 from bridge.relay.machine.lease import Lease
 from bridge.relay.machine.renewals import Renewals
@@ -84,7 +84,7 @@ class HandOver:
         self._batch = 0
         self._is_refused = False
         self._renewals = Renewals()
-        self._expired = Expired()
+        self._expired = ExpiredKeys()
         self._settling: set[int] = set()
         self._completing: set[int] = set()
         self._ending: Ending | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,8 +23,8 @@ from bridge.relay.machine.effects import (
 from bridge.relay.machine.entity_order import LOOK_MS
 from bridge.relay.machine.hand_over import HandOver
 from bridge.relay.machine.hand_over_rules import HandOverRules
-from bridge.relay.machine.lease import lock_ms_of
 from bridge.relay.running.judgement import InHand, Judgement, again
+from bridge.relay.running.lock_renewal import LockRenewal
 from bridge.relay.running.session_lock import SessionLock
 from bridge.relay.running.source_order import SourceOrder
 from bridge.relay.running.status import RouteState, RouteStatus
@@ -34,8 +34,6 @@ from bridge.remote.errors import (
     RemoteBusy,
     RemoteError,
     RemoteLockLost,
-    RemoteNotFound,
-    RemoteRefused,
 )
 from bridge.remote.management import RemoteManagement
 from bridge.remote.patience import BUSY_S
@@ -55,9 +53,6 @@ LOOK_S = LOOK_MS / 1000
 
 AWAITED_S = 1.0
 """From when on that is said: what has come back to a source may come a little later."""
-
-RENEWED_TOGETHER = 100
-"""Locks of one request."""
 
 
 class Lane:
@@ -86,7 +81,6 @@ class Lane:
         idle_s: float | None = None,
     ) -> None:
         self._receiver = receiver
-        self._management = management
         self._judgement = judgement
         self._status = status
         self._source_order = source_order
@@ -96,6 +90,12 @@ class Lane:
         leases = [each.lease for each in (order, session) if each is not None]
         self._machine = HandOver(rules, status.now_ms(), allowance, leases)
         self._in_hand: dict[int, InHand] = {}
+        self._renewal = LockRenewal(
+            *(management, self._machine, self._locked),
+            lost=self._lost,
+            on_told=self._turn,
+            now_ms=status.now_ms,
+        )
         self._key = 0
         self._has_room = asyncio.Event()
         self._tasks = Tasks()
@@ -280,7 +280,7 @@ class Lane:
             case DeadLetter(keys, reason, description):
                 self._start(self._settle(keys, outcomes.DeadLetter(reason, description)))
             case Renew(keys):
-                self._start(self._renew(keys))
+                self._start(self._renewal.renew(keys))
             case Ended():
                 if not self._over.done():
                     self._over.set_result(effect)
@@ -364,31 +364,12 @@ class Lane:
                 [each.delivery for each in found if each is not None], outcomes.Release()
             )
 
-    async def _renew(self, keys: Sequence[int]) -> None:
-        for some in batched(keys, RENEWED_TOGETHER):
-            await self._renew_some(some)
+    def _locked(self, key: int) -> RemoteDelivery | None:
+        found = self._in_hand.get(key)
+        return None if found is None else found.delivery
 
-    async def _renew_some(self, keys: Sequence[int]) -> None:
-        held = [each for each in keys if each in self._in_hand]
-        tokens = [self._in_hand[each].delivery.lock_token for each in held]
-        try:
-            ends = await self._management.renew_lock([each for each in tokens if each])
-        except (RemoteLockLost, RemoteNotFound, RemoteRefused):
-            if len(held) > 1:
-                for each in held:
-                    await self._renew_some((each,))
-                return
-            self._machine.lock_lost(held, self._now_ms())
-            await self._let_go(each for each in held if each not in self._machine)
-        except RemoteError:
-            self._machine.renewal_failed(held, self._now_ms())
-        else:
-            now_ms = self._now_ms()
-            self._machine.renewed(held, lock_ms_of(min(ends, default=0), now_ms), now_ms)
-        self._turn()
-
-
-def batched(keys: Sequence[int], count: int) -> Iterator[Sequence[int]]:
-    """Yield so many keys at a time."""
-    for start in range(0, len(keys), count):
-        yield keys[start : start + count]
+    async def _lost(self, key: int) -> None:
+        """Tell that a lock has ended: what is not under way any more is let go."""
+        self._machine.lock_lost((key,), self._now_ms())
+        if key not in self._machine:
+            await self._let_go((key,))
