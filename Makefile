@@ -68,11 +68,11 @@ test-long: setup compiled ## What takes whole nodes of RabbitMQ, their alarms, r
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'long and not (kills or soak or sdks)' --durations 10 \
 	  $(or $(ARGS),$(call marked,long))
 
-# What is compiled (wire, machine) as plain Python, and what counts Python's calls; all examples of the property tests that try a third
+# What is compiled (wire, machine) as plain Python, and what counts Python's calls; all examples of the property tests, which try a third
 # of them in `make test`.
 PLAIN = tests/unit/machine tests/unit/wire tests/unit/test_cost_of_entities.py \
   $(shell grep -lE 'bridge\.(wire|machine)' tests/unit/test_*.py) \
-  $(filter-out tests/unit/machine/% tests/unit/wire/%,$(shell grep -rl --include='test_*.py' 'tests\.fixtures\.examples' tests/unit))
+  $(filter-out tests/unit/machine/% tests/unit/wire/%,$(shell grep -rlE --include='test_*.py' '^(from|import) hypothesis' tests/unit tests/conformance))
 test-plain: setup
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-profile thorough $(PLAIN)
 

@@ -9,13 +9,15 @@ from tests.fixtures.examples import IN_PARTS, examples
 
 
 @pytest.mark.parametrize(
-    ("profile", "tried"), [(IN_PARTS, 100), ("thorough", 300), ("explore", 300)]
+    ("profile", "tried", "unsaid"),
+    [(IN_PARTS, 100, 33), ("thorough", 300, 100), ("explore", 300, 100)],
 )
-def test_only_make_test_tries_a_part(profile: str, tried: int) -> None:
+def test_only_make_test_tries_a_part(profile: str, tried: int, unsaid: int) -> None:
     """The profiles are those of `make test`, of `make test-plain` and of `make explore`."""
     before = settings.get_current_profile_name()
     settings.load_profile(profile)
     try:
         assert examples(300) == tried
+        assert settings().max_examples == unsaid
     finally:
         settings.load_profile(before)
