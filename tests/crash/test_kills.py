@@ -96,7 +96,7 @@ def points_of(broker: Broker) -> list[str]:
     return [point for point in points if point not in absent]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2_400)
 def test_every_point(start_bridge: StartBridge, broker: Broker) -> None:
     """A kill at each step of each hand-over, and after each other ack and reject, costs nothing."""
     siege = Siege(start_bridge())
