@@ -64,7 +64,7 @@ PEEKED = (5, 50)
 BETWEEN_PEEKS_S = 1.2
 """Time after which a peek compares RabbitMQ's counts again."""
 
-PEEK_CALLS_MAX = {5: 1_300, 50: 3_800}
+PEEK_CALLS_MAX = {5: 1_250, 50: 3_800}
 CLIENT_S = 120.0
 
 
