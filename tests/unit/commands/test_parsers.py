@@ -37,7 +37,8 @@ def test_a_help_has_two_examples_and_the_needed_right(prog: str) -> None:
     assert f"needed right: {parser.right}\n" in text
 
 
-EVERY = {parser.prog: parser for parser in leaves(parser_of())}
+WHOLE = parser_of()
+EVERY = {parser.prog: parser for parser in leaves(WHOLE)}
 
 
 @pytest.mark.parametrize("prog", EVERY)
@@ -53,7 +54,7 @@ def test_each_example_is_a_command_line_of_its_command(prog: str) -> None:
         starts = [at for at, word in enumerate(words) if word == "busbridge"]
         words = words[starts[-1] + 1 :]
         ends = [at for at, word in enumerate(words) if word[0] in "|<>"]
-        parser_of().parse_args(words[: min(ends, default=len(words))])
+        WHOLE.parse_args(words[: min(ends, default=len(words))])
     if prog in TOOLS:
         assert all(f"{prog} " in f"{example} " for example in examples)
 
