@@ -17,6 +17,7 @@ from bridge.engine.api import Abandon, DeadLetter, Defer, ReceiveMode
 from bridge.engine.browse import unrecorded_settlements
 from bridge.engine.counting import Counting
 from bridge.engine.deferral import queue
+from bridge.engine.deferral.entities import Deferral
 from bridge.model import entity as model
 from bridge.model.name import EntityPath
 from bridge.topology import names
@@ -169,3 +170,27 @@ async def test_peeks_ask_no_owner_where_nothing_was_ever_deferred(
             await shown(door, door.path)
         queues = await door.management.queues_below("orders/")
         assert names.deferred_queue("orders") not in queues
+
+
+async def test_a_message_that_the_stream_calls_deferred_before_its_queue_has_it_is_shown(
+    endpoint: Endpoint, broker: Broker, between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two publishes defer a message: what one list of the owner lacks, a second must lack, too."""
+    asked = Deferral.listed
+    lists: list[int] = []
+
+    async def listed(
+        deferral: Deferral, entity: model.ReceiveEntity
+    ) -> tuple[Sequence[int], Sequence[int]] | None:
+        found = await asked(deferral, entity)
+        assert found is not None
+        own, dead = found
+        lists.append(len(own))
+        return (own[1:], dead) if len(lists) == 1 else found
+
+    monkeypatch.setattr(Deferral, "listed", listed)
+    async with open_door(endpoint, broker.management_url, ORDERS) as door:
+        await door.send(*(str(each) for each in range(COUNT)))
+        await settle_all(door, door.client(), Defer())
+        assert len(await shown(door, door.path)) == COUNT
+        assert lists == [COUNT, COUNT]

@@ -199,10 +199,18 @@ class UnrecordedSettlements:
             log.warning("browse.uncounted entity=%s error=%s", self._view.entity.path, error)
 
     async def _ask_owner(self, count: int) -> None:
-        """Ask the owner of the deferred messages which are there: so many were counted."""
+        """Ask the owner of the deferred messages which are there: so many were counted.
+
+        The moved stream may have a message before its queue has it: what one list lacks, a second
+        one must lack, too.
+        """
         known = self._view.set_aside
         known.ask()
         found = await self._listed(self._view.entity)
+        if found is not None and known.lacks(*found):
+            await asyncio.sleep(QUIET_S)
+            await self._view.catch_up()
+            found = await self._listed(self._view.entity)
         if found is None:
             return
         known.told(*found)

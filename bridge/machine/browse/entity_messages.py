@@ -252,6 +252,11 @@ class Deferred:
         """Note that RabbitMQ and bridges are about to be asked for counts, or the owner."""
         self._since = []
 
+    def lacks(self, own: Iterable[int], of_dead_letters: Iterable[int]) -> bool:
+        """Whether an owner's list lacks a message that is there by what is known."""
+        told = {MovedTo.DEFERRED: own, MovedTo.DEAD_DEFERRED: of_dead_letters}
+        return any(self._there[place].difference(told[place]) for place in DEFERRED_PLACES)
+
     def told(self, own: Iterable[int], of_dead_letters: Iterable[int]) -> None:
         """Take the owner's list."""
         before = self._there
