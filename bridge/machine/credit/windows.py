@@ -28,7 +28,7 @@ their numbers.
 
 **Apart** (4.3 clusters, and the library): each window has a channel of its own, on which nothing is
 consumed again, and nothing is got but what RabbitMQ has returned. Messages of one channel go back
-at a time.
+at a time, and nothing is fetched meanwhile.
 """
 
 from __future__ import annotations
@@ -214,6 +214,7 @@ class Windows(Strategy[Message]):
             self._close_full(effects, now_s)
         if self._returns and (can_fetch or self.is_last):
             effects += self._give_back()
+            can_fetch = can_fetch and not self._is_apart  # other channels may be faster
         if waiters.has_withdrawals:
             tickets = waiters.end_withdrawals(balance.under_way)
             effects += [Withdrawn(ticket) for ticket in tickets]
@@ -222,7 +223,7 @@ class Windows(Strategy[Message]):
             effects += self._fetch(wanted)
         if effects:
             self._note_surplus(now_s)
-            if self._returns and any(isinstance(each, Return) for each in effects):
+            if self._is_apart and any(isinstance(each, Return) for each in effects):
                 self.due_s = now_s  # the next channel's
         if self._is_awaited and self.due_s is None:
             # A receiver waits, and perhaps nothing happens: what was ready went to others.
@@ -318,8 +319,7 @@ class Windows(Strategy[Message]):
         """Begin the fetch of what went back before: it goes back once more, behind the others."""
         if self._may_overtake:
             return self._prove(is_behind=True)
-        count = self._returned.count
-        if count <= self._gets_max:
+        if (count := self._returned.count) <= self._gets_max:
             return self._get(count, is_behind=True)
         return self._open(count, is_behind=True)
 

@@ -17,7 +17,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
+from bridge.machine.credit.effects import Get, Open
 from bridge.machine.credit.strategy import Strategy
+from bridge.machine.credit.window_bounds import SILENT_S
 from bridge.machine.credit.windows import Windows
 from tests.fixtures.examples import examples
 from tests.unit.machine.queue.test_queue import Model
@@ -123,7 +125,9 @@ class DeletingModel(Model):
 
     @rule(passed_s=st.sampled_from([0.001, 0.01, 0.03, 0.3, 6.0]))
     def time_passes(self, passed_s: float) -> None:
-        """Callers that were answered go on at once."""
+        """Callers that were answered go on at once, and RabbitMQ answers what it is asked."""
+        if passed_s >= SILENT_S and any(what == "look" for what, _, _ in self.commands):
+            self.hear_all()
         if self.out and not any(self.asks.values()):
             self.delete_all()
         super().time_passes(passed_s)
@@ -209,8 +213,14 @@ class LibraryModel(DeletingModel):
     def strategy(self) -> Strategy[Any]:
         return Windows(is_apart=True, windows_max=3)
 
+    def fetch(self, effect: object) -> None:
+        """Nothing is fetched while something is on its way back: it would be overtaken."""
+        if isinstance(effect, Get | Open):
+            assert not any(what == "nack" for what, _, _ in self.commands), "overtakes"
+        super().fetch(effect)
+
     def act(self) -> None:
-        """Nothing is fetched while something is on its way back."""
+        """It is told when all is back."""
         is_returning = any(what == "nack" for what, _, _ in self.commands)
         self.machine.plan(self.now_s, self.now_ms, can_fetch=not is_returning)
         self.carry_out()
@@ -274,6 +284,18 @@ def test_calls_give_back_in_front_of_what_went_back_before(
         model.hear_all()
         assert [each.number for each in model.out] == list(range(1, count + 1))
         model.calls_are_interrupted()
+
+
+def test_what_is_asked_for_meanwhile_is_fetched_when_all_is_back(model: DeletingModel) -> None:
+    """The library's next window has a channel of its own, where RabbitMQ may be faster."""
+    model.publish(12)
+    for count in (6, 2):
+        model.ask(1, count)
+        model.hear_all()
+        model.calls_are_interrupted()
+    model.ask(1, 3)
+    model.hear_all()
+    assert [each.number for each in model.out] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
