@@ -31,6 +31,7 @@ class Returns:
         count: messages that went back from here, and for which no fetch has had room since.
         astray_max: messages that RabbitMQ may have returned itself, of windows that have ended.
         may_come: whether there is any of these.
+        is_mixed: RabbitMQ may have returned a message behind one of a higher number.
         kept_back_max: messages that went back from here, and that a channel may be keeping back.
         proof: the get that shows whether one is kept back; `None` while none does.
     """
@@ -39,6 +40,7 @@ class Returns:
         self.count = 0
         self.astray_max = 0
         self.may_come = False
+        self.is_mixed = False
         self.kept_back_max = 0
         self.proof: int | None = None
         self._last = 0
@@ -60,6 +62,7 @@ class Returns:
         if room:
             self.astray_max += room
             self.may_come = True
+            self.is_mixed = self.is_mixed or 0 < self.count <= AGAIN_MAX
 
     def must_come_before(self, number: int) -> bool:
         """Whether a message that went back now would stand behind one of a higher number."""
@@ -70,11 +73,12 @@ class Returns:
         self.astray_max -= min(max(room - self.count, 0), self.astray_max)
         self.count -= min(room, self.count)
         self.may_come = self.count > 0 or self.astray_max > 0
+        self.is_mixed = self.is_mixed and self.may_come
 
     def have_come(self) -> None:
         """Note that none is left in the queue."""
         self.count = self.astray_max = 0
-        self.may_come = False
+        self.may_come = self.is_mixed = False
 
     def prove(self) -> None:
         """Note that the proof was answered, so behind what went back before."""

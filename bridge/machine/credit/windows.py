@@ -212,7 +212,7 @@ class Windows(Strategy[Message]):
             self._end_surplus(effects, now_s)
         if balance.fetches:
             self._close_full(effects, now_s)
-        if self._returns and (can_fetch or self.is_last):
+        if (self._returns or self._returned.is_mixed) and (can_fetch or self.is_last):
             effects += self._give_back()
             can_fetch = can_fetch and not self._is_apart  # other channels may be faster
         if waiters.has_withdrawals:
@@ -301,19 +301,19 @@ class Windows(Strategy[Message]):
                 if entry.room and (entry.is_behind or entry.state is not FetchState.OPEN):
                     return []
                 has_room = has_room or entry.room > 0
-            if not has_room and self._returned.must_come_before(self._returns[0].number):
+            first = self._returns[0].number if self._returns else 0
+            if not has_room and self._returned.must_come_before(first):
                 return self._fetch_returned()
             if not has_room and self._returned.astray_max:
                 return self._get(1, is_behind=True)
-            if self._is_apart:
+            if self._is_apart and count:
                 fetch = self._returns[0].fetch
                 others = (at for at, each in enumerate(self._returns) if each.fetch != fetch)
                 count = next(others, count)
-        effects: list[Effect[Message]] = [Return(each) for each in self._returns[:count]]
-        for each in self._returns[:count]:
+        going, self._returns = self._returns[:count], self._returns[count:]
+        for each in going:
             self._returned.add(each.number)
-        del self._returns[:count]
-        return effects
+        return [Return(each) for each in going]
 
     def _fetch_returned(self) -> list[Effect[Message]]:
         """Begin the fetch of what went back before: it goes back once more, behind the others."""

@@ -19,7 +19,6 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from bridge.machine.credit.effects import Get, Open
 from bridge.machine.credit.strategy import Strategy
-from bridge.machine.credit.window_bounds import SILENT_S
 from bridge.machine.credit.windows import Windows
 from tests.fixtures.examples import examples
 from tests.unit.machine.queue.test_queue import Model
@@ -125,9 +124,7 @@ class DeletingModel(Model):
 
     @rule(passed_s=st.sampled_from([0.001, 0.01, 0.03, 0.3, 6.0]))
     def time_passes(self, passed_s: float) -> None:
-        """Callers that were answered go on at once, and RabbitMQ answers what it is asked."""
-        if passed_s >= SILENT_S and any(what == "look" for what, _, _ in self.commands):
-            self.hear_all()
+        """Callers that were answered go on at once."""
         if self.out and not any(self.asks.values()):
             self.delete_all()
         super().time_passes(passed_s)
@@ -311,6 +308,21 @@ def test_what_is_on_its_way_to_a_call_comes_though_it_is_interrupted(
     model.is_slow(20)
     model.ask(1, count)
     model.calls_are_interrupted()
+
+
+def test_what_rabbitmq_returns_behind_what_went_back_is_put_in_its_place(
+    model: DeletingModel,
+) -> None:
+    """It was on its way to a window that was closed since RabbitMQ did not answer."""
+    model.publish(12)
+    model.ask(1, 6)
+    model.hear_all()
+    model.calls_are_interrupted()
+    model.hear_all()
+    model.is_slow(20)
+    model.ask(1, 3)
+    model.calls_are_interrupted()
+    model.time_passes(6.0)
 
 
 def test_a_call_gets_some_of_what_rabbitmq_has_returned_itself(model: DeletingModel) -> None:
