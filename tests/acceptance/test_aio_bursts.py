@@ -39,7 +39,7 @@ ENTITIES: dict[str, dict[str, object]] = {
 REQUESTS = 150
 """More than 100, the credit of other nodes, and within what a pool of workers has at once."""
 
-SENDS = 1_500
+SENDS = 1_100
 """More than the credit of a sender's link."""
 
 EACH = 100

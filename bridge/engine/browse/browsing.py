@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from bridge.engine.api import Received
 from bridge.engine.browse.dead_letter_looks import DeadHeld, DeadLetterLooks, LookThrough
 from bridge.engine.browse.journal_read import STOP
 from bridge.engine.browse.journal_scan import JournalScan, reserved_number
-from bridge.engine.browse.page import Page
+from bridge.engine.browse.page import COUNT_MAX, SESSION_READ_MAX, Page
 from bridge.engine.browse.unrecorded_settlements import (
     HeldCount,
     Listed,
@@ -52,20 +52,8 @@ from bridge.wire.copies import Reader
 from bridge.wire.record import Record
 from bridge.wire.stamp import read_waiting
 
-COUNT_MAX = 250
-"""The most messages of one peek, as Azure has it."""
-
 NEAR = 64
 """The largest distance in offsets of moved messages that one read covers."""
-
-SESSION_READ_MAX = 5_000
-"""The scheduled or moved messages that are searched at a time for a session's messages."""
-
-Named = Callable[[int, int], Awaitable[list[int]]]
-"""Returns the numbers of a source's messages, from a number on, up to a count."""
-
-Read = Callable[[list[int]], Awaitable[None]]
-"""Adds the messages of a source with these numbers to a page; some of them may not exist."""
 
 
 class _Known(NamedTuple):
@@ -276,7 +264,7 @@ class Browsing:
             first = bisect_left(there, start)
             return there[first : first + limit]
 
-        await _read_on(page, start, named, partial(self._moved_of, page, view, copies))
+        await page.read_on(start, named, partial(self._moved_of, page, view, copies))
 
     async def _moved_of(
         self, page: Page, view: BrowseView, copies: dict[int, Copy], numbers: list[int]
@@ -319,7 +307,7 @@ class Browsing:
 
     async def _scheduled(self, page: Page, path: str, scan: JournalScan, start: int) -> None:
         named = partial(self._waiting, path)
-        await _read_on(page, start, named, partial(self._scheduled_of, page, scan))
+        await page.read_on(start, named, partial(self._scheduled_of, page, scan))
 
     @staticmethod
     async def _scheduled_of(page: Page, scan: JournalScan, numbers: list[int]) -> None:
@@ -339,25 +327,6 @@ class Browsing:
         await scan.scan(numbers[0], take, prefetch=page.prefetch)
         if missing:
             await scan.scan_reserved(missing, take_reserved)
-
-
-async def _read_on(page: Page, start: int, named: Named, read: Read) -> None:
-    """Read the messages of a source from a number on, until the page has one or none is left.
-
-    Args:
-        named: returns the source's next numbers.
-        read: adds the messages with these numbers to the page.
-    """
-    limit = page.count if page.takes is None else SESSION_READ_MAX
-    while numbers := await named(start, limit):
-        await read(numbers)
-        if len(numbers) < limit:
-            return
-        if page.has_up_to(numbers[-1]):
-            page.end_at(numbers[-1])
-            return
-        # These messages are gone, or of other sessions. An empty page would end the client's peeks.
-        start, limit = numbers[-1] + 1, max(limit, COUNT_MAX)
 
 
 def _received(

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from bridge.engine.api import Received
 from bridge.engine.sessions.membership import IsMember
 
 PAGE_BYTES_MAX = 1 << 20
 """The most bytes of a page; its first message may be larger."""
 
+COUNT_MAX = 250
+"""The most messages of one peek, as Azure has it."""
+
 PREFETCH = 64
 """The most entries on their way at a time: 16 MiB of messages of 256 KiB."""
+
+SESSION_READ_MAX = 5_000
+"""The scheduled or moved messages that are searched at a time for a session's messages."""
+
+Named = Callable[[int, int], Awaitable[list[int]]]
+"""Returns the numbers of a source's messages, from a number on, up to a count."""
+
+Read = Callable[[list[int]], Awaitable[None]]
+"""Adds the messages of a source with these numbers to a page; some of them may not exist."""
 
 
 class Page:
@@ -55,6 +69,24 @@ class Page:
             for number in sorted(self._found)[self.count :]:
                 del self._found[number]
         return len(self._found) >= self.count or self._bytes > PAGE_BYTES_MAX
+
+    async def read_on(self, start: int, named: Named, read: Read) -> None:
+        """Read the messages of a source from a number on, until the page has one or none is left.
+
+        Args:
+            named: returns the source's next numbers.
+            read: adds the messages with these numbers to the page.
+        """
+        limit = self.count if self.takes is None else SESSION_READ_MAX
+        while numbers := await named(start, limit):
+            await read(numbers)
+            if len(numbers) < limit:
+                return
+            if self.has_up_to(numbers[-1]):
+                self.end_at(numbers[-1])
+                return
+            # These are gone, or of other sessions. An empty page would end the client's peeks.
+            start, limit = numbers[-1] + 1, max(limit, COUNT_MAX)
 
     def result(self) -> list[Received]:
         """Return the page's messages in the order of their numbers."""
