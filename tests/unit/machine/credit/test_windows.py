@@ -318,7 +318,7 @@ def test_many_that_went_back_are_got_before_a_window_opens(is_counted: bool) -> 
     receiver.take(1, count)
     for number in range(1, count + 1):
         if is_counted:
-            receiver.windows.returning()
+            receiver.windows.returning(Fetched(number, 1))
             receiver.settle(1)
         else:
             receiver.windows.released(Fetched(number, 1), receiver.now_s)
