@@ -9,9 +9,10 @@ window that is closed with room (cancel-order).
 The room of a fetch takes the first of them; none is left when a get finds nothing, or a message
 comes that was never delivered before.
 
-A channel may keep returns back while it passes on a window (returns-late). RabbitMQ answers a get
-when the queue has carried out what the channel had passed on; then the channel passes on the rest,
-and answers the next get behind that.
+A channel passes on some returns at once. The rest it keeps back while it passes on a window, then
+passes it on window by window, in no order (returns-late). RabbitMQ answers a get when the queue has
+carried out what the channel had passed on; then the channel passes on the rest, and answers the
+next get behind that.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ from __future__ import annotations
 PROOFS = 2
 """So many gets, one after the other, show that all that went back before them is in the queue."""
 
-AGAIN_MAX = 250
-"""So many messages are fetched once more for others to go back in front of them: their content is
-in memory meanwhile, and behind more than 32 returns of several windows the order is lost anyway."""
-
 
 class Returns:
     """The returns of one queue.
+
+    Args:
+        passed_on_max: the most returns that a channel passes on in their order.
 
     Attributes:
         count: messages that went back from here, and for which no fetch has had room since.
@@ -36,13 +36,14 @@ class Returns:
         proof: the get that shows whether one is kept back; `None` while none does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, passed_on_max: int) -> None:
         self.count = 0
         self.astray_max = 0
         self.may_come = False
         self.is_mixed = False
         self.kept_back_max = 0
         self.proof: int | None = None
+        self._passed_on_max = passed_on_max
         self._last = 0
         self._proofs = 0
 
@@ -62,11 +63,16 @@ class Returns:
         if room:
             self.astray_max += room
             self.may_come = True
-            self.is_mixed = self.is_mixed or 0 < self.count <= AGAIN_MAX
+            self.is_mixed = self.is_mixed or 0 < self.count <= self._passed_on_max
 
-    def must_come_before(self, number: int) -> bool:
-        """Whether a message that went back now would stand behind one of a higher number."""
-        return 0 < self.count <= AGAIN_MAX and self._last > number
+    def must_come_before(self, number: int, count: int) -> bool:
+        """Whether these have to be fetched before others go back, to go back with them.
+
+        Args:
+            number: the lowest number of the others, one of which would stand behind a higher one.
+            count: how many the others are.
+        """
+        return 0 < self.count <= self._passed_on_max - count and self._last > number
 
     def fetched(self, room: int) -> None:
         """Note that a fetch has room, which RabbitMQ fills with these messages first."""

@@ -24,7 +24,7 @@ asked where acks have made the room, or where more commands than that may be und
 **What has gone back** (`returns`) is fetched with gets, one after the other, where more than that
 may be under way: a window would overtake. Messages go back only when no window can bring more, and
 when what has gone back before, and should stand behind them, has been fetched. Then all go back by
-their numbers.
+their numbers, if a channel passes on as many at once: it splits more by their windows.
 
 **Apart** (4.3 clusters, and the library): each window has a channel of its own, on which nothing is
 consumed again, and nothing is got but what RabbitMQ has returned. Messages of one channel go back
@@ -72,7 +72,7 @@ class Windows(Strategy[Message]):
         self._windows_max = windows_max
         self._gets_max = 0 if is_apart else GETS_MAX
         self._returns: list[Message] = []
-        self._returned = Returns()
+        self._returned = Returns(passed_on_max)
         self._idle_s = 0.0
         self._came_s = 0.0
         self._look: int | None = None
@@ -302,7 +302,7 @@ class Windows(Strategy[Message]):
                     return []
                 has_room = has_room or entry.room > 0
             first = self._returns[0].number if self._returns else 0
-            if not has_room and self._returned.must_come_before(first):
+            if not has_room and self._returned.must_come_before(first, count):
                 return self._fetch_returned()
             if not has_room and self._returned.astray_max:
                 return self._get(1, is_behind=True)
