@@ -33,7 +33,6 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.wire.basic import Properties
-from bridge.wire.commits import NO_INQUIRY
 from bridge.wire.inquiries import Told
 from bridge.wire.record import Record
 
@@ -300,7 +299,7 @@ class QueueMessages(Generic[AChannel]):
             self.refuse(Held(*bare, fetch, channel, delivery.tag), error)
             self._wake.soon()
             return
-        held = Held(*found, fetch, channel, delivery.tag, NO_INQUIRY, delivery.redelivered)
+        held = Held(*found, fetch, channel, delivery.tag)
         asked = self._asked
         if (
             asked is not None
