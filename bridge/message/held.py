@@ -22,12 +22,14 @@ class Held(Message, Generic[Channel]):
         channel: the channel that delivered it, and settles it.
         tag: its delivery tag on that channel.
         inquiry: the inquiry that it was delivered after (`wire.commits`).
+        redelivered: whether it was delivered before, as far as RabbitMQ knows.
     """
 
     fetch: int
     channel: Channel
     tag: int
     inquiry: bytes = NO_INQUIRY
+    redelivered: bool = False
 
     def received(
         self,

@@ -33,6 +33,7 @@ from bridge.model.name import EntityPath, SubQueue
 from bridge.topology import names
 from bridge.topology.definitions import incarnation_of
 from bridge.wire.basic import Properties
+from bridge.wire.commits import NO_INQUIRY
 from bridge.wire.inquiries import Told
 from bridge.wire.record import Record
 
@@ -299,7 +300,7 @@ class QueueMessages(Generic[AChannel]):
             self.refuse(Held(*bare, fetch, channel, delivery.tag), error)
             self._wake.soon()
             return
-        held = Held(*found, fetch, channel, delivery.tag)
+        held = Held(*found, fetch, channel, delivery.tag, NO_INQUIRY, delivery.redelivered)
         asked = self._asked
         if (
             asked is not None

@@ -255,6 +255,7 @@ def _delivery(message: aiormq.abc.DeliveredMessage) -> Delivery:
     method: Any = message.delivery
     return Delivery(
         method.delivery_tag,
+        method.redelivered,
         method.exchange,
         raw_of(message.header),
         message.body,

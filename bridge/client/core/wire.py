@@ -23,18 +23,18 @@ class Delivery:
 
     Attributes:
         tag: the delivery tag.
+        redelivered: whether it was delivered before, as far as RabbitMQ knows.
         exchange: the exchange of the last publish.
         properties: encoded.
         remaining: messages still ready; of a get only.
-        redelivered: whether it was delivered before, as far as RabbitMQ knows.
     """
 
     tag: int
+    redelivered: bool
     exchange: str
     properties: bytes
     body: bytes
     remaining: int = 0
-    redelivered: bool = False
 
 
 class Unroutable(Exception):

@@ -68,9 +68,11 @@ class PikaChannel(Unsettled):
         """Begin to consume."""
         self.window = tag
 
-        def on_message(delivery_tag: int, exchange: str, properties: bytes, body: bytes) -> None:
+        def on_message(
+            delivery_tag: int, redelivered: bool, exchange: str, properties: bytes, body: bytes
+        ) -> None:
             self.outstanding += not no_ack
-            on_delivery(Delivery(delivery_tag, exchange, properties, body))
+            on_delivery(Delivery(delivery_tag, redelivered, exchange, properties, body))
 
         def begin() -> None:
             self._ends[tag] = on_ended
@@ -171,7 +173,8 @@ class PikaChannel(Unsettled):
 
         def found(channel: Any, method: Any, properties: RawProperties, body: bytes) -> None:
             tag, exchange = method.delivery_tag, text_of(method.exchange)
-            self._got(Delivery(tag, exchange, properties.raw, body, method.message_count))
+            ready: int = method.message_count
+            self._got(Delivery(tag, method.redelivered, exchange, properties.raw, body, ready))
 
         self._channel.basic_get(queue, found)
 

@@ -21,10 +21,14 @@ _ACK = struct.Struct(">BHIHHQBB")
 _CONTENT = struct.Struct(">HHQ")
 _METHOD = struct.Struct(">BHII")
 _FRONT = struct.Struct(">BHIHHQ")
-_TAG = struct.Struct(">Q")
+_TAG_AND_BITS = struct.Struct(">QB")
 _FRAME_BYTES = 8
 _KINDS = {spec.FRAME_METHOD, spec.FRAME_HEADER, spec.FRAME_BODY, spec.FRAME_HEARTBEAT}
 _DELIVER = spec.Basic.Deliver.INDEX
+
+Consumer = Callable[[int, bool, str, bytes, bytes], None]
+"""Called with the delivery tag, whether the message was delivered before, the exchange, the encoded
+properties and the body."""
 
 RECEIVED_BYTES = 1 << 16
 """How much is read at a time."""
@@ -49,14 +53,14 @@ class RawProperties(spec.BasicProperties):  # type: ignore[misc]
 
 
 class RawChannel(Channel):  # type: ignore[misc]
-    """A channel that passes tag, exchange, encoded properties and body to the consumer."""
+    """A channel that passes what is delivered to the consumer: see `Consumer`."""
 
     def _on_deliver(self, method_frame: Any, header_frame: Any, body: bytes) -> None:
         consumer = self._consumers.get(method_frame.method.consumer_tag)
         if consumer is not None:
             method = method_frame.method
-            exchange = text_of(method.exchange)
-            consumer(method.delivery_tag, exchange, header_frame.properties.raw, body)
+            exchange, raw = text_of(method.exchange), header_frame.properties.raw
+            consumer(method.delivery_tag, method.redelivered, exchange, raw, body)
 
 
 class RawConnection(SelectConnection):  # type: ignore[misc]
@@ -155,13 +159,14 @@ class RawConnection(SelectConnection):  # type: ignore[misc]
         consumer = self._consumer(number, tag)
         if consumer is None:
             return at
-        exchange, _ = _short(data, tag_at + _TAG.size + 1)
+        delivery_tag, bits = _TAG_AND_BITS.unpack_from(data, tag_at)
+        exchange, _ = _short(data, tag_at + _TAG_AND_BITS.size)
         raw = data[head_at + _FRONT.size : body_at - 1]
         self.frames_received += 3
-        consumer(_TAG.unpack_from(data, tag_at)[0], exchange, raw, data[body_at + 7 : end - 1])
+        consumer(delivery_tag, bits & 1 != 0, exchange, raw, data[body_at + 7 : end - 1])
         return end
 
-    def _consumer(self, number: int, tag: str) -> Callable[[int, str, bytes, bytes], None] | None:
+    def _consumer(self, number: int, tag: str) -> Consumer | None:
         channel = self._channels.get(number)
         return None if channel is None else channel._consumers.get(tag)
 

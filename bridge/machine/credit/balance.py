@@ -69,12 +69,20 @@ class Balance(Generic[Message]):
         """Messages under way or buffered beyond the demand; below 0 when fewer than the demand."""
         return self.under_way + self.buffer.count - self.waiters.asked
 
-    def begin(self, state: FetchState, size: int) -> int:
+    def begin(self, state: FetchState, size: int, *, is_behind: bool = False) -> int:
         """Begin a fetch of `size` messages; return the fetch's number."""
         self._last_fetch += 1
-        self.fetches[self._last_fetch] = Fetch(state, size, size)
+        self.fetches[self._last_fetch] = Fetch(state, size, size, is_behind)
         self.under_way += size
         return self._last_fetch
+
+    def is_another_filling(self, fetch: int) -> bool:
+        """Whether another window than this may bring messages."""
+        return any(
+            entry.room and entry.state is not FetchState.GETTING
+            for other, entry in self.fetches.items()
+            if other != fetch
+        )
 
     def came(self, fetch: int) -> None:
         """Count a message that a fetch has brought."""

@@ -12,10 +12,12 @@ class Fetched(Protocol):
     Attributes:
         number: the message's sequence number.
         fetch: the fetch that brought the message.
+        redelivered: whether it was delivered before, as far as RabbitMQ knows.
     """
 
     number: int
     fetch: int
+    redelivered: bool
 
 
 Message = TypeVar("Message", bound=Fetched)

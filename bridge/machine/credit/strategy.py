@@ -76,8 +76,8 @@ class Strategy(Generic[Message]):
         """Take back a message that a receiver has given back untouched."""
         raise NotImplementedError
 
-    def returning(self) -> None:
-        """Note that a message is about to return to the queue, before the messages read ahead."""
+    def returning(self, message: Message) -> None:
+        """Note that a message returns to the queue now, before the messages read ahead."""
         self._read_ahead.end()
 
     def empty(self, fetch: int) -> None:

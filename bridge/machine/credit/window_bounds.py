@@ -24,9 +24,6 @@ LOOKS_MAX = 10
 """So often RabbitMQ is asked, each `LINGER_S`, whether the queue is empty, before a window with
 room that acks have filled is closed all the same."""
 
-PROOFS = 2
-"""So many gets, one after the other, show that all that went back before them is in the queue."""
-
 GETS_MAX = 2
 """Up to this many messages are got one by one, when the queue seems to have some.
 

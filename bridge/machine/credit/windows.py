@@ -21,18 +21,14 @@ returns what comes for a cancelled consumer one by one, and keeps all but `PASSE
 commands back while the next consume goes ahead (docs/rabbitmq-faults.md: returns-late). RabbitMQ is
 asked where acks have made the room, or where more commands than that may be under way.
 
-**What has gone back** is fetched with gets, one after the other, where more than that may be under
-way. RabbitMQ answers a get when the queue has carried out what its channel had passed on; then the
-channel passes on the rest, and answers the next get behind that. A window at once would overtake.
-
-**What RabbitMQ has returned itself.** Of a window that is closed with room, RabbitMQ returns what
-was on its way, at once (docs/rabbitmq-faults.md: cancel-order). Messages from here would stand
-behind it. So they go back only when no window can bring more, and when what RabbitMQ has returned
-has been got: then all go back by their numbers.
+**What has gone back** (`returns`) is fetched with gets, one after the other, where more than that
+may be under way: a window would overtake. Messages go back only when no window can bring more, and
+when what has gone back before, and should stand behind them, has been fetched. Then all go back by
+their numbers, if a channel passes on as many at once: it splits more by their windows.
 
 **Apart** (4.3 clusters, and the library): each window has a channel of its own, on which nothing is
 consumed again, and nothing is got but what RabbitMQ has returned. Messages of one channel go back
-at a time.
+at a time, and nothing is fetched meanwhile.
 """
 
 from __future__ import annotations
@@ -41,13 +37,13 @@ from bridge.machine.credit.balance import FetchState
 from bridge.machine.credit.buffer import Message, number_of
 from bridge.machine.credit.effects import Close, Effect, Get, Open, Return, Withdrawn
 from bridge.machine.credit.read_ahead import AHEAD, AHEAD_MAX, LINGER_S
+from bridge.machine.credit.returns import Returns
 from bridge.machine.credit.strategy import Strategy, says_empty
 from bridge.machine.credit.window_bounds import (
     FILLS_S,
     GETS_MAX,
     LOOKS_MAX,
     PASSED_ON_MAX,
-    PROOFS,
     SILENT_S,
     WINDOW_SIZE_MAX,
     WINDOWS_MAX,
@@ -76,7 +72,7 @@ class Windows(Strategy[Message]):
         self._windows_max = windows_max
         self._gets_max = 0 if is_apart else GETS_MAX
         self._returns: list[Message] = []
-        self._astray_max = 0
+        self._returned = Returns(passed_on_max)
         self._idle_s = 0.0
         self._came_s = 0.0
         self._look: int | None = None
@@ -84,9 +80,6 @@ class Windows(Strategy[Message]):
         self._looked_s = 0.0
         self._is_awaited = False
         self._is_seen = True
-        self._returned_max = 0
-        self._proofs = 0
-        self._proof: int | None = None
 
     @property
     def buffered(self) -> int:
@@ -105,8 +98,11 @@ class Windows(Strategy[Message]):
         entry = self.balance.fetches.get(fetch)
         is_behind = entry is not None and entry.is_behind
         self.balance.came(fetch)
-        if fetch == self._proof:
-            self._prove()
+        returned = self._returned
+        if returned.may_come and not message.redelivered:
+            returned.have_come()
+        if fetch == returned.proof:
+            returned.prove()
         if is_behind:
             self._returns.append(message)
             return None
@@ -118,14 +114,16 @@ class Windows(Strategy[Message]):
 
     def released(self, message: Message, now_s: float) -> None:
         """Take back a message that a receiver has given back untouched."""
-        self.returning()
+        self._go_back()
         self._returns.append(message)
 
-    def returning(self) -> None:
-        """Note that a message is about to return to the queue, before the messages read ahead."""
-        super().returning()
-        self._returned_max += 1
-        self._doubt()
+    def returning(self, message: Message) -> None:
+        """Note that a message returns to the queue now, before the messages read ahead."""
+        self._go_back()
+        self._returned.add(message.number)
+
+    def _go_back(self) -> None:
+        self._read_ahead.end()
         if self.balance.surplus > 0:
             self._fall_behind()
 
@@ -140,40 +138,31 @@ class Windows(Strategy[Message]):
         may_refill = balance.waiters.asked or self._read_ahead.is_on
         surplus_max = max(AHEAD_MAX, entry.size) if may_refill else 0
         is_small = self._read_ahead.is_fast and entry.size < AHEAD
-        is_second = len(balance.fetches) > 1 and self._is_another_filling(fetch)
+        is_second = len(balance.fetches) > 1 and balance.is_another_filling(fetch)
         if entry.is_behind or is_small or is_second or balance.surplus >= surplus_max:
             return balance.close(fetch)
         balance.refill(entry)
+        if self._returned.may_come:
+            self._returned.fetched(1)
         self._is_seen = False
         self._note_surplus(now_s)
         return None
 
     def empty(self, fetch: int) -> None:
         """End a get that has found no message."""
-        self._astray_max = 0
+        self._returned.have_come()
         super().empty(fetch)
-        if fetch == self._proof:
-            self._prove()
-
-    def _doubt(self) -> None:
-        """Note that something goes back behind the gets so far."""
-        self._proof, self._proofs = None, 0
-
-    def _prove(self) -> None:
-        """Note that a get was answered behind what went back."""
-        self._proof = None
-        self._proofs += 1
-        if self._proofs >= PROOFS:
-            self._returned_max = self._proofs = 0
+        if fetch == self._returned.proof:
+            self._returned.prove()
 
     def closed(self, fetch: int) -> None:
         """End a window that RabbitMQ has closed, whether told to or not."""
         entry = self.balance.fetches.get(fetch)
         if entry is not None and entry.state is FetchState.CLOSING:
-            self._astray_max += entry.room
+            self._returned.went_astray(entry.room)
         super().closed(fetch)
-        if fetch == self._proof:  # RabbitMQ has not answered
-            self._proof = None
+        if fetch == self._returned.proof:  # RabbitMQ has not answered
+            self._returned.proof = None
         if fetch == self._look:  # RabbitMQ does not tell
             self._look = None
             self._see()
@@ -193,14 +182,6 @@ class Windows(Strategy[Message]):
         self._is_seen = True
         self._commands_max = 0
 
-    def _is_another_filling(self, fetch: int) -> bool:
-        """Whether another window may bring messages."""
-        return any(
-            entry.room and entry.state is not FetchState.GETTING
-            for other, entry in self.balance.fetches.items()
-            if other != fetch
-        )
-
     def is_filling(self, fetch: int) -> bool:
         """Whether an ack of this fetch's message would bring more than receivers ask for."""
         entry = self.balance.fetches.get(fetch)
@@ -210,10 +191,9 @@ class Windows(Strategy[Message]):
     def lost(self) -> None:
         """Forget the channels and their messages; receivers still wait."""
         self._returns.clear()
-        self._astray_max = self._looks = 0
+        self._returned.lose()
+        self._looks = 0
         self._look = None
-        self._returned_max = 0
-        self._doubt()
         self._see()
         super().lost()
 
@@ -232,8 +212,9 @@ class Windows(Strategy[Message]):
             self._end_surplus(effects, now_s)
         if balance.fetches:
             self._close_full(effects, now_s)
-        if self._returns and (can_fetch or self.is_last):
+        if (self._returns or self._returned.is_mixed) and (can_fetch or self.is_last):
             effects += self._give_back()
+            can_fetch = can_fetch and not self._is_apart  # other channels may be faster
         if waiters.has_withdrawals:
             tickets = waiters.end_withdrawals(balance.under_way)
             effects += [Withdrawn(ticket) for ticket in tickets]
@@ -242,7 +223,7 @@ class Windows(Strategy[Message]):
             effects += self._fetch(wanted)
         if effects:
             self._note_surplus(now_s)
-            if self._returns and any(isinstance(each, Return) for each in effects):
+            if self._is_apart and any(isinstance(each, Return) for each in effects):
                 self.due_s = now_s  # the next channel's
         if self._is_awaited and self.due_s is None:
             # A receiver waits, and perhaps nothing happens: what was ready went to others.
@@ -320,20 +301,48 @@ class Windows(Strategy[Message]):
                 if entry.room and (entry.is_behind or entry.state is not FetchState.OPEN):
                     return []
                 has_room = has_room or entry.room > 0
-            if self._astray_max and not has_room:
-                self._astray_max -= 1
-                fetch = self.balance.begin(FetchState.GETTING, 1)
-                self.balance.fetches[fetch].is_behind = True
-                return [Get(fetch)]
-            if self._is_apart:
+            first = self._returns[0].number if self._returns else 0
+            if not has_room and self._returned.must_come_before(first, count):
+                return self._fetch_returned()
+            if not has_room and self._returned.astray_max:
+                return self._get(1, is_behind=True)
+            if self._is_apart and count:
                 fetch = self._returns[0].fetch
                 others = (at for at, each in enumerate(self._returns) if each.fetch != fetch)
                 count = next(others, count)
-        effects: list[Effect[Message]] = [Return(each) for each in self._returns[:count]]
-        self._returned_max += count
-        self._doubt()
-        del self._returns[:count]
-        return effects
+        going, self._returns = self._returns[:count], self._returns[count:]
+        for each in going:
+            self._returned.add(each.number)
+        return [Return(each) for each in going]
+
+    def _fetch_returned(self) -> list[Effect[Message]]:
+        """Begin the fetch of what went back before: it goes back once more, behind the others."""
+        if self._may_overtake:
+            return self._prove(is_behind=True)
+        if (count := self._returned.count) <= self._gets_max:
+            return self._get(count, is_behind=True)
+        return self._open(count, is_behind=True)
+
+    def _get(self, count: int, *, is_behind: bool = False) -> list[Effect[Message]]:
+        """Begin gets."""
+        self._returned.fetched(count)
+        begin = self.balance.begin
+        return [Get(begin(FetchState.GETTING, 1, is_behind=is_behind)) for _ in range(count)]
+
+    def _prove(self, *, is_behind: bool = False) -> list[Effect[Message]]:
+        """Begin a get that shows whether a channel keeps back what went back."""
+        self._returned.fetched(1)
+        fetch = self.balance.begin(FetchState.GETTING, 1, is_behind=is_behind)
+        self._returned.proof = fetch
+        return [Get(fetch)]
+
+    def _open(self, size: int, *, is_behind: bool = False) -> list[Effect[Message]]:
+        """Begin a window; one that is for what went back is closed when that has come."""
+        if self._returned.may_come:
+            self._is_seen = False
+        self._returned.fetched(size)
+        self._commands_max += size
+        return [Open(self.balance.begin(FetchState.OPEN, size, is_behind=is_behind), size)]
 
     def _close_full(self, effects: list[Effect[Message]], now_s: float) -> None:
         """Close windows which an ack would refill in vain, and those whose messages go back."""
@@ -367,25 +376,18 @@ class Windows(Strategy[Message]):
         if busy >= self._windows_max or has_room:
             return []
         if self._may_overtake:
-            self._proof = balance.begin(FetchState.GETTING, 1)
-            return [Get(self._proof)]
+            return self._prove()
         is_small = wanted <= self._gets_max and not read_ahead.is_on
         if is_small and balance.is_stocked:
-            self._astray_max = 0
-            return [Get(balance.begin(FetchState.GETTING, 1)) for _ in range(wanted)]
+            return self._get(wanted)
         size = min(max(wanted, AHEAD) if read_ahead.is_fast else wanted, WINDOW_SIZE_MAX)
-        self._astray_max = 0
-        self._commands_max += size
-        effects: list[Effect[Message]] = list(self._close_oldest())
-        effects.append(Open(balance.begin(FetchState.OPEN, size), size))
-        return effects
+        return [*self._close_oldest(), *self._open(size)]
 
     @property
     def _may_overtake(self) -> bool:
         """Whether a window could overtake what has gone back."""
-        if self._is_apart or not self._returned_max:
-            return False
-        return self._commands_max + self._returned_max > self._passed_on_max
+        kept_back_max = 0 if self._is_apart else self._returned.kept_back_max
+        return kept_back_max > 0 and self._commands_max + kept_back_max > self._passed_on_max
 
     def _close_oldest(self) -> list[Close]:
         """Return the effects that close full windows: only a few may wait for acks."""

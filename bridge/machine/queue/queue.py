@@ -31,6 +31,7 @@ class HeldFacts(Protocol):
 
     Attributes:
         fetch: the fetch that brought the message.
+        redelivered: whether it was delivered before, as far as RabbitMQ knows.
     """
 
     number: int
@@ -40,6 +41,7 @@ class HeldFacts(Protocol):
     failures: int
     identity: Identity
     fetch: int
+    redelivered: bool
 
     @property
     def deaths(self) -> int:
@@ -243,7 +245,7 @@ class QueueMachine(Generic[Message, Copy]):
 
     def give_back(self, message: Message, now_s: float) -> None:
         """Return a message to the queue, counted as a failed delivery."""
-        self.credit.returning()
+        self.credit.returning(message)
         self._requeue(message, now_s, is_counted=True)
 
     def release(self, message: Message, now_s: float, now_ms: int) -> None:

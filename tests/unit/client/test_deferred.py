@@ -92,7 +92,7 @@ class Bridge:
         if not channel.is_closed:
             assert channel.deliver is not None
             properties = Properties(correlation_id=number).encode()
-            channel.deliver(Delivery(1, "", properties, body))
+            channel.deliver(Delivery(1, False, "", properties, body))
             self._wire.turn()
         return True
 

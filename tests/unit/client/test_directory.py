@@ -17,7 +17,7 @@ def answer(channel: ScriptedChannel, number: int, content: bytes) -> None:
     """A bridge answers a client's question of that number."""
     assert channel.deliver is not None
     properties = Properties(correlation_id=str(number)).encode()
-    channel.deliver(Delivery(1, "", properties, encode_found(content)))
+    channel.deliver(Delivery(1, False, "", properties, encode_found(content)))
 
 
 def test_a_bridge_that_does_not_answer_is_not_asked_again() -> None:

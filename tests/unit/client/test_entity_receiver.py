@@ -63,7 +63,7 @@ def a_delivery(number: int) -> Delivery:
     properties = Properties(delivery_mode=2, headers={}).encode()
     fields = stamp.active(number, 0, number.to_bytes(20, "big"), None)
     exchange = names.active_exchange(QUEUE.path)
-    return Delivery(number, exchange, stamp.put(properties, fields), b"body")
+    return Delivery(number, False, exchange, stamp.put(properties, fields), b"body")
 
 
 def test_a_call_that_fills_up_while_it_ends_keeps_its_locks() -> None:

@@ -59,12 +59,13 @@ def a_message(
     body: bytes,
     frame_bytes: int,
     *,
+    redelivered: bool,
     exchange: str,
     consumer: str,
 ) -> bytes:
     """A delivery on a channel, as RabbitMQ writes it."""
     names = [each.encode(errors="surrogateescape") for each in (consumer, exchange)]
-    deliver = spec.Basic.Deliver(names[0], tag, False, names[1], "key")
+    deliver = spec.Basic.Deliver(names[0], tag, redelivered, names[1], "key")
     parts = [body[at : at + frame_bytes] for at in range(0, len(body), frame_bytes)]
     frames = [
         pika.frame.Method(number, deliver),
@@ -81,7 +82,7 @@ class PikasOwn(RawConnection):
         SelectConnection._on_data_available(self, data_in)
 
 
-Found = list[tuple[int, int, str, bytes, bytes]]
+Found = list[tuple[int, int, bool, str, bytes, bytes]]
 
 
 def read(made: type[RawConnection], pieces: list[bytes]) -> tuple[Found, int, type | None]:
@@ -111,6 +112,7 @@ MESSAGES = st.builds(
     st.integers(0, 2**63),
     st.binary(max_size=60),
     st.integers(7, 50),
+    redelivered=st.booleans(),
     exchange=st.sampled_from(["exchange", "", "\N{EURO SIGN}", "\udcfc"]),
     consumer=st.sampled_from(["window-1", "window-1", "window-2", "\udcff"]),
 )

@@ -172,11 +172,11 @@ class ModelChannel:
         self.came.add(number)
         return Delivery(
             self._last_tag,
+            again,
             names.active_exchange("orders"),
             properties(number),
             b"",
             len(self.ready),
-            again,
         )
 
 

@@ -41,7 +41,7 @@ class Setup:
         channel.consume("orders", "c", 0, _ignore, lambda: None)
         assert channel.deliver is not None
         for tag in tags:
-            channel.deliver(Delivery(tag, "", b"", b""))
+            channel.deliver(Delivery(tag, False, "", b"", b""))
 
 
 def _ignore(delivery: Any) -> None:

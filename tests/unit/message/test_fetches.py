@@ -63,7 +63,7 @@ def test_an_empty_queue_is_told_behind_what_was_on_its_way(is_apart: bool) -> No
     setup = Setup(is_apart=is_apart)
     setup.look(0)
     assert setup.window.deliver is not None
-    setup.window.deliver(Delivery(1, "", b"", b""))
+    setup.window.deliver(Delivery(1, False, "", b"", b""))
     setup.window.pass_barriers()
     assert setup.told == ["message", "0 ready"]
 

@@ -7,7 +7,7 @@ its way to windows.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -23,6 +23,7 @@ class Fetched:
 
     number: int
     fetch: int
+    redelivered: bool = False
 
 
 class QueueModel(RuleBasedStateMachine):
@@ -41,6 +42,7 @@ class QueueModel(RuleBasedStateMachine):
         self.queue: deque[int] = deque()
         self.returns: deque[int] = deque()
         self.returned: set[int] = set()
+        self.delivered: Counter[int] = Counter()
         self.remaining: dict[int, int] = {}
         self.looked: dict[int, int] = {}
         self.consumers: set[int] = set()
@@ -154,7 +156,9 @@ class QueueModel(RuleBasedStateMachine):
 
     def next(self) -> int:
         """What was returned comes first, in the order in which it was."""
-        return (self.returns or self.queue).popleft()
+        number = (self.returns or self.queue).popleft()
+        self.delivered[number] += 1
+        return number
 
     @precondition(lambda self: self.commands)
     @rule()
@@ -208,7 +212,7 @@ class QueueModel(RuleBasedStateMachine):
                 if number not in self.returned:
                     assert number > self.last_heard, "overtaken"
                     self.last_heard = number
-                message = Fetched(number, fetch)
+                message = Fetched(number, fetch, self.delivered[number] > 1)
                 receiver = self.credit.arrived(fetch, message, self.now_s)
                 if receiver is None:
                     self.here[number] = message
@@ -275,7 +279,7 @@ class QueueModel(RuleBasedStateMachine):
         if how != "ack" and not any(self.asks.values()) and not self.counts_returns:
             self.owed.add(message.number)
         if how == "nack":
-            self.credit.returning()
+            self.credit.returning(message)
         if how == "release":
             self.here[message.number] = message
             self.credit.released(message, self.now_s)

@@ -95,7 +95,7 @@ class KeptBackModel(WindowsModel):
             if not any(self.asks.values()):
                 self.owed.add(message.number)
             if how == "nack":
-                self.credit.returning()
+                self.credit.returning(message)
                 self.settling(message)
                 self.commands.append((how, message.fetch, message.number))
             else:

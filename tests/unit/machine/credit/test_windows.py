@@ -318,7 +318,7 @@ def test_many_that_went_back_are_got_before_a_window_opens(is_counted: bool) -> 
     receiver.take(1, count)
     for number in range(1, count + 1):
         if is_counted:
-            receiver.windows.returning()
+            receiver.windows.returning(Fetched(number, 1))
             receiver.settle(1)
         else:
             receiver.windows.released(Fetched(number, 1), receiver.now_s)
@@ -331,6 +331,22 @@ def test_many_that_went_back_are_got_before_a_window_opens(is_counted: bool) -> 
     assert isinstance(second, Get)
     assert receiver.take(second.fetch) == [1]
     assert receiver.plan() == [Open(second.fetch + 1, 3)]
+
+
+@pytest.mark.parametrize("count", [PASSED_ON_MAX, PASSED_ON_MAX + 1])
+def test_a_message_goes_back_in_front_of_as_many_as_a_channel_passes_on(count: int) -> None:
+    """More of them would be passed on window by window, in no order: so they stay as they are."""
+    receiver = Receiver()
+    receiver.ask(count)
+    receiver.take(1, count)
+    for number in range(1, count + 1):
+        receiver.windows.released(Fetched(number, 1), receiver.now_s)
+    (get,) = [each for each in receiver.ask(1) if isinstance(each, Get)]
+    first = Fetched(1, get.fetch, redelivered=True)
+    assert receiver.windows.arrived(get.fetch, first, receiver.now_s) == 1
+    receiver.windows.released(first, receiver.now_s)
+    (effect,) = receiver.plan()
+    assert isinstance(effect, Return if count > PASSED_ON_MAX else Get)
 
 
 def test_a_few_that_went_back_are_fetched_at_once() -> None:

@@ -58,6 +58,7 @@ class Message:
     time_to_live_ms: int | None = 1
     deaths: int = 0
     identity: Identity = b""
+    redelivered: bool = False
 
     def __post_init__(self) -> None:
         self.identity = b"%d" % self.number
@@ -258,6 +259,7 @@ class Model(QueueModel):
         message = Message(
             entry, fetch, stored.number, stored.generation, failures, stored.expires_ms
         )
+        message.redelivered = self.delivered[entry] > 1
         if stored.is_numbered:
             receiver = self.machine.arrived(message, self.now_s, self.now_ms)
             if receiver is not None:

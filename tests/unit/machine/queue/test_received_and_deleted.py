@@ -9,13 +9,17 @@ in order nevertheless, whenever they pause, and when their calls are interrupted
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
+from bridge.machine.credit.effects import Get, Open
 from bridge.machine.credit.strategy import Strategy
+from bridge.machine.credit.window_bounds import PASSED_ON_MAX
 from bridge.machine.credit.windows import Windows
 from tests.fixtures.examples import examples
 from tests.unit.machine.queue.test_queue import Model
@@ -26,6 +30,8 @@ class DeletingModel(Model):
 
     Attributes:
         crossing: how many messages that a window is sent are still in front of its channel.
+        split_to: messages up to this number went back together with more than a channel passes on
+            at once, so they are in no order.
     """
 
     def __init__(self) -> None:
@@ -33,6 +39,7 @@ class DeletingModel(Model):
         self.passed_on: list[tuple[str, int, int]] = []
         self.had: set[int] = set()
         self.crossing = 0
+        self.split_to = 0
 
     # Not of receivers that delete.
     settle = move = move_ends = work_fast = received_and_deleted = None  # type: ignore[assignment]
@@ -45,10 +52,22 @@ class DeletingModel(Model):
         """Each message is given when all before it were."""
         given = self.had | {each.number for each in self.out}
         first = next(each for each in range(1, self.published + 2) if each not in given)
-        assert message.number == first, f"{message.number} before {first}"
+        if message.number > self.split_to:
+            assert message.number == first, f"{message.number} before {first}"
         self.given_back.add(message.entry)
         self.got_one(receiver)
         self.out.append(message)
+
+    def returned_to_queue(self, held: Any, *, is_counted: bool) -> None:
+        super().returned_to_queue(held, is_counted=is_counted)
+        self.note_split()
+
+    def note_split(self) -> None:
+        """Note whether more are on their way back, or are back, than a channel passes on."""
+        back = [*self.returns, *(entry for what, _, entry in self.commands if what == "nack")]
+        back += [each.number for each in getattr(self.credit, "_returns", [])]
+        if len(back) > PASSED_ON_MAX:
+            self.split_to = max(self.split_to, *back)
 
     def arrived(self, fetch: int, entry: int) -> None:
         self.last_heard = min(self.last_heard, entry - 1)  # returned in flight: it comes again
@@ -77,6 +96,7 @@ class DeletingModel(Model):
             for each in sent[max(len(sent) - max(fetched, self.crossing), 0) :]:
                 self.replies.remove(each)
                 self.returns.append(each[2])
+            self.note_split()
         super().rabbitmq_works()
 
     def take_acks(self, fetch: int | None = None) -> None:
@@ -146,6 +166,19 @@ class DeletingModel(Model):
         self.act()
 
     @rule(
+        counts=st.lists(st.sampled_from([1, 2, 3, 7]), min_size=2, max_size=4),
+        is_heard=st.booleans(),
+    )
+    def calls_are_interrupted_in_turn(self, counts: list[int], is_heard: bool) -> None:
+        """Each call asks for a number of its own, and gives back what it got of what went back."""
+        for count in counts:
+            self.ask(1, count)
+            if is_heard:
+                self.hear_all()
+            self.calls_are_interrupted()
+        self.hear_all()
+
+    @rule(
         rounds=st.integers(1, 12),
         count=st.sampled_from([1, 5, 20]),
         pause_s=st.sampled_from([0.0, 0.001, 0.01]),
@@ -194,8 +227,14 @@ class LibraryModel(DeletingModel):
     def strategy(self) -> Strategy[Any]:
         return Windows(is_apart=True, windows_max=3)
 
+    def fetch(self, effect: object) -> None:
+        """Nothing is fetched while something is on its way back: it would be overtaken."""
+        if isinstance(effect, Get | Open):
+            assert not any(what == "nack" for what, _, _ in self.commands), "overtakes"
+        super().fetch(effect)
+
     def act(self) -> None:
-        """Nothing is fetched while something is on its way back."""
+        """It is told when all is back."""
         is_returning = any(what == "nack" for what, _, _ in self.commands)
         self.machine.plan(self.now_s, self.now_ms, can_fetch=not is_returning)
         self.carry_out()
@@ -221,6 +260,101 @@ class LibraryModel(DeletingModel):
         mine = [each for each in self.commands if each[1] == fetch]
         others = [each for each in self.commands if each[1] != fetch]
         self.commands = deque([*mine, *others])
+
+
+MODELS = {"bridge": DeletingModel, "library": LibraryModel}
+
+
+@pytest.fixture(params=list(MODELS))
+def model(request: pytest.FixtureRequest) -> Iterator[DeletingModel]:
+    """A queue whose receivers have all in order in the end."""
+    model = MODELS[request.param]()
+    yield model
+    model.every_message_is_in_one_place()
+    model.teardown()
+
+
+def test_a_call_gets_its_message_alone_and_gives_it_back_again(model: DeletingModel) -> None:
+    """It stood before the one that went back with it, and has not come since."""
+    model.publish(2)
+    model.ask(1, 1)
+    model.hear_all()
+    model.ask(1, 1)
+    model.calls_are_interrupted()
+    model.ask(1, 1)
+    model.hear_all()
+    model.calls_are_interrupted()
+    model.receive_promptly(rounds=1, count=5, pause_s=0.0)
+
+
+@pytest.mark.parametrize("counts", [(5, 3, 1, 2, 1), (30, 1, 29, 2), (20, 19), (2, 1), (3, 3, 1)])
+def test_calls_give_back_in_front_of_what_went_back_before(
+    counts: tuple[int, ...], model: DeletingModel
+) -> None:
+    """However many they are given of it."""
+    model.publish(50)
+    for count in counts:
+        model.ask(1, count)
+        model.hear_all()
+        assert [each.number for each in model.out] == list(range(1, count + 1))
+        model.calls_are_interrupted()
+
+
+def test_what_is_asked_for_meanwhile_is_fetched_when_all_is_back(model: DeletingModel) -> None:
+    """The library's next window has a channel of its own, where RabbitMQ may be faster."""
+    model.publish(12)
+    for count in (6, 2):
+        model.ask(1, count)
+        model.hear_all()
+        model.calls_are_interrupted()
+    model.ask(1, 3)
+    model.hear_all()
+    assert [each.number for each in model.out] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_is_on_its_way_to_a_call_comes_though_it_is_interrupted(
+    count: int, model: DeletingModel
+) -> None:
+    """RabbitMQ would return it behind what went back before."""
+    model.publish(12)
+    model.ask(1, 6)
+    model.hear_all()
+    model.calls_are_interrupted()
+    model.hear_all()
+    model.is_slow(20)
+    model.ask(1, count)
+    model.calls_are_interrupted()
+
+
+def test_what_rabbitmq_returns_behind_what_went_back_is_put_in_its_place(
+    model: DeletingModel,
+) -> None:
+    """It was on its way to a window that was closed since RabbitMQ did not answer."""
+    model.publish(12)
+    model.ask(1, 6)
+    model.hear_all()
+    model.calls_are_interrupted()
+    model.hear_all()
+    model.is_slow(20)
+    model.ask(1, 3)
+    model.calls_are_interrupted()
+    model.time_passes(6.0)
+
+
+def test_a_call_gets_some_of_what_rabbitmq_has_returned_itself(model: DeletingModel) -> None:
+    """Of a window that had room for more; it gives them back in front of the rest."""
+    model.publish(1)
+    model.ask(1, 9)
+    model.hear_all()
+    model.calls_are_interrupted()
+    model.rabbitmq_works()  # the question whether more is on its way
+    model.is_slow(20)
+    model.publish(4)
+    model.hear_all()
+    model.ask(1, 2)
+    model.hear_all()
+    model.calls_are_interrupted()
 
 
 SETTINGS = settings(max_examples=examples(100), stateful_step_count=20, deadline=None)
