@@ -46,10 +46,14 @@ class RelayConsumer:
         self._tasks = [asyncio.create_task(self._send()), asyncio.create_task(self._receive())]
 
     async def finish(self, within_s: float) -> None:
-        """Send no more, and wait until all has come that was accepted."""
+        """Send no more, and wait until all has come that was accepted.
+
+        A completion whose answer a kill took may have been carried out: the message then never
+        comes again. Whether all are settled is seen where the queue is empty.
+        """
         self._is_sending = False
         await self._tasks[0]
-        await until(lambda: self.accepted <= self._completed, within_s=within_s)
+        await until(lambda: self.accepted <= self.numbers.keys(), within_s=within_s)
 
     async def stop(self) -> None:
         """Receive no more; raises what has ended the sending or the receiving."""
