@@ -68,13 +68,10 @@ test-long: setup compiled ## What takes whole nodes of RabbitMQ, their alarms, r
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'long and not (kills or soak or sdks)' --durations 10 \
 	  $(or $(ARGS),$(call marked,long))
 
-# What is compiled (wire, machine) as plain Python, and what counts Python's calls; all examples of the property tests, which try a third
-# of them in `make test`.
-PLAIN = tests/unit/machine tests/unit/wire tests/unit/test_cost_of_entities.py \
-  $(shell grep -lE 'bridge\.(wire|machine)' tests/unit/test_*.py) \
-  $(filter-out tests/unit/machine/% tests/unit/wire/%,$(shell grep -rlE --include='test_*.py' '^(from|import) hypothesis' tests/unit tests/conformance))
+# What is compiled (wire, machine) as plain Python, and what counts Python's calls.
+PLAIN = tests/unit/machine tests/unit/wire tests/unit/test_cost_of_entities.py $(shell grep -lE 'bridge\.(wire|machine)' tests/unit/test_*.py)
 test-plain: setup
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-profile thorough $(PLAIN)
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PLAIN)
 
 test-kills: setup compiled ## Bridges, sidecars and RabbitMQs that are killed under load; nothing is lost
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'kills and not soak' --timeout 900 --durations 10 $(ARGS)

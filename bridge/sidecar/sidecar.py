@@ -138,8 +138,7 @@ class Sidecar:
 
         They include the left-out subscriptions of topics that this process leads.
         """
-        left_out = [each for leader in self.leading for each in silent_subscriptions(leader)]
-        return [*self.pool.suspects.silent, *left_out]
+        return [*self.pool.suspects.silent, *silent_subscriptions(self.leading)]
 
     @property
     def leaderless(self) -> dict[str, int]:

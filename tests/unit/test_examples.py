@@ -10,10 +10,10 @@ from tests.fixtures.examples import IN_PARTS, examples
 
 @pytest.mark.parametrize(
     ("profile", "tried", "unsaid"),
-    [(IN_PARTS, 100, 33), ("thorough", 300, 100), ("explore", 300, 100)],
+    [(IN_PARTS, 100, 33), ("explore", 300, 100)],
 )
 def test_only_make_test_tries_a_part(profile: str, tried: int, unsaid: int) -> None:
-    """The profiles are those of `make test`, of `make test-plain` and of `make explore`."""
+    """The profiles are those of `make test` and of `make explore`."""
     before = settings.get_current_profile_name()
     settings.load_profile(profile)
     try:

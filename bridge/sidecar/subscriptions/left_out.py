@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from bridge.background.retry import GrowingWait, retry
@@ -50,16 +50,20 @@ Connect = Callable[[str], AbstractAsyncContextManager[ConnectionLease]]
 log = logging.getLogger(__name__)
 
 
-def silent_subscriptions(leader: Leader) -> list[Suspect]:
-    """Return the left-out subscriptions of a topic's leader, for the health report."""
-    left_out = leader.sequencer.memory.left_out
+def silent_subscriptions(leaders: Iterable[Leader]) -> list[Suspect]:
+    """Return the left-out subscriptions of topics, by their leaders, for the health report."""
     text = "it is left out, and gets what it misses from the journal when its queue is back"
-    there = _there(leader.entity) if left_out else {}
-    return [
-        Suspect(there[short].path, missed.since_ms, text)
-        for short, missed in left_out.items()
-        if short in there
-    ]
+    found = []
+    for leader in leaders:
+        left_out = leader.sequencer.memory.left_out
+        if left_out:  # no call for each of thousands of leaders
+            there = _there(leader.entity)
+            found += [
+                Suspect(there[short].path, missed.since_ms, text)
+                for short, missed in left_out.items()
+                if short in there
+            ]
+    return found
 
 
 def _there(topic: SendEntity) -> dict[bytes, Subscription]:
