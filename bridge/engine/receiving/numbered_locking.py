@@ -209,22 +209,15 @@ async def _read(receiver: QueueReceiver, search: NumberedSearch[HeldMessage]) ->
             while room := search.room:
                 came = search.came
                 receiver.add_credit(room)
-                await _bring(receiver, search)
+                while not await receiver.reader.ready.bring(receiver.number):
+                    pass  # RabbitMQ is slow: to end the window would take messages out of order
+                await receiver.withdraw()
                 search.prune()
                 if search.came == came:
                     return True
     except TimeoutError:
         return False
     return not search.is_cut
-
-
-async def _bring(receiver: QueueReceiver, search: NumberedSearch[HeldMessage]) -> None:
-    """Wait until all that is asked for has come, or RabbitMQ says that there is no more."""
-    came = -1
-    while came < search.came:
-        came = search.came
-        await receiver.reader.ready.bring(receiver.number)
-    await receiver.withdraw()
 
 
 def _put_down(reader: QueueReader, messages: Iterable[HeldMessage]) -> None:

@@ -37,8 +37,12 @@ class ReadyMessages:
         self._fetches = fetches
         self._credit = credit
 
-    async def bring(self, receiver: int) -> None:
-        """Return when the queue has none for a receiver's credit, or after `BRING_S`."""
+    async def bring(self, receiver: int) -> bool:
+        """Wait until the queue has none for a receiver's credit, at most for `BRING_S`.
+
+        Returns:
+            Whether that is so; `False`: RabbitMQ has not said it in time.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(BRING_S):
                 while self._credit.balance.waiters.of(receiver):
@@ -46,7 +50,9 @@ class ReadyMessages:
                     if self._is_moving:
                         await self._changed.wait()
                     elif await self._is_empty():
-                        return
+                        break
+                return True
+        return False
 
     @property
     def _is_moving(self) -> bool:

@@ -14,15 +14,16 @@ FILLS_S = 0.1
 """How long room may stand while no receiver waits and messages still come, each within `LINGER_S`:
 what is on its way to a closed window has to be got again before anything goes back."""
 
-SILENT_S = 1.0
-"""How long RabbitMQ's answer to that is waited for."""
+SILENT_S = 5.0
+"""How long RabbitMQ's answer to that is waited for. On one channel a cancel's would come behind it.
+"""
 
 PASSED_ON_MAX = 32
 """So many settlements and returns a channel passes on to a queue that has not taken them yet."""
 
 LOOKS_MAX = 10
-"""So often RabbitMQ is asked, each `LINGER_S`, whether the queue is empty, before a window with
-room that acks have filled is closed all the same."""
+"""So often RabbitMQ is asked, each `LINGER_S`, whether the queue is empty, while no message comes,
+before a window with room is closed all the same."""
 
 GETS_MAX = 2
 """Up to this many messages are got one by one, when the queue seems to have some.

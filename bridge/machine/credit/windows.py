@@ -12,9 +12,8 @@ come in no order (docs/rabbitmq-faults.md: windows-order), even to one receiver 
 demand waits until the window is full, and a full one is closed before an ack that would refill it
 beside another. A first, small window of fast receivers is closed before an ack; a larger follows.
 
-Messages that a closing window may still bring count as fetched until RabbitMQ has closed the
-window. When a message is returned, all messages on their way to windows stood behind it in the
-queue: they are returned too, and nothing is fetched before.
+Messages that a closing window may still bring count as fetched until it has closed. When a message
+is returned, all on their way to windows stood behind it: they go back too, before any fetch.
 
 **A window with room** is closed when RabbitMQ has said that nothing is on its way to it. A channel
 returns what comes for a cancelled consumer one by one, and keeps all but `PASSED_ON_MAX` of such
@@ -78,6 +77,7 @@ class Windows(Strategy[Message]):
         self._look: int | None = None
         self._looks = 0
         self._looked_s = 0.0
+        self._looked_room = 0
         self._is_awaited = False
         self._is_seen = True
 
@@ -273,15 +273,15 @@ class Windows(Strategy[Message]):
         if self._looks and now_s < self._looked_s + LINGER_S:
             self._is_awaited = True
             return True
-        room = sum(
-            entry.room for entry in self.balance.fetches.values() if entry.state is FetchState.OPEN
-        )
+        fetches = self.balance.fetches.values()
+        room = sum(each.room for each in fetches if each.state is FetchState.OPEN)
         if not room:
             return False
-        self._looked_s = now_s
-        look = self.look()
+        if room < self._looked_room:  # messages still come
+            self._looks = 0
+        self._looked_s, self._looked_room = now_s, room
+        effects.append(look := self.look())
         self._look = look.fetch
-        effects.append(look)
         self._is_awaited = True
         return True
 

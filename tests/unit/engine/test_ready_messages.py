@@ -6,6 +6,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, cast
 
+import pytest
+
+from bridge.engine.receiving import ready_messages
 from bridge.engine.receiving.ready_messages import ReadyMessages
 from bridge.machine.credit.effects import Close, Get, Look, Open
 from bridge.machine.credit.windows import Windows
@@ -112,3 +115,18 @@ async def test_a_queue_is_not_empty_while_messages_wait_to_go_back_to_it() -> No
         assert setup.machine.arrived(Given(number, window), 1.0, 0) == SECOND
     setup.changed.set()
     await bringing
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "not told"])
+async def test_whether_rabbitmq_has_said_that_there_is_no_more_is_told(
+    is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A RabbitMQ that is slow may bring more: a search for messages by number goes on then."""
+    if not is_told:
+        monkeypatch.setattr(ready_messages, "BRING_S", 0.05)
+    setup = Setup()
+    bringing = asyncio.ensure_future(setup.ready.bring(FIRST))
+    if is_told:
+        await asyncio.sleep(0)
+        setup.channel.looks.pop(0)(0, 1)
+    assert await bringing is is_told

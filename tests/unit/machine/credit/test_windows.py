@@ -199,6 +199,36 @@ def test_room_that_never_fills_is_closed_in_the_end() -> None:
     assert looks == LOOKS_MAX
 
 
+def test_a_window_stays_open_while_messages_still_come() -> None:
+    """However long: RabbitMQ would return those on their way, and they come back by many gets."""
+    receiver, count = Receiver(), 3 * LOOKS_MAX
+    assert receiver.ask(10 * count) == [Open(1, 10 * count)]
+    receiver.windows.withdraw(1)
+    for _ in range(count):
+        (look,) = receiver.plan()
+        assert isinstance(look, Look)
+        receiver.windows.looked(look.fetch, 7, 1)
+        receiver.take(1)
+        receiver.now_s += LINGER_S
+    (look,) = receiver.plan()
+    assert isinstance(look, Look)
+    receiver.windows.looked(look.fetch, 0, 1)
+    assert receiver.plan() == [Close(1)]
+
+
+def test_rabbitmq_has_time_to_say_that_nothing_is_on_its_way() -> None:
+    """It may be busy; its answer to a cancel would come behind this one."""
+    receiver = Receiver()
+    receiver.ask(100)
+    receiver.take(1, 3)
+    receiver.windows.withdraw(1)
+    assert receiver.plan() == [Look(2)]
+    receiver.now_s += 3.0
+    assert receiver.plan() == []
+    receiver.now_s += SILENT_S
+    assert receiver.plan() == [Close(1)]
+
+
 def withdrawn_beside_another() -> Receiver:
     """One receiver takes its credit back while another waits; acks have made room."""
     receiver = Receiver()
