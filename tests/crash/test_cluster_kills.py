@@ -181,6 +181,11 @@ def test_what_is_completed_after_a_bridge_s_end_is_so_on_every_node(
         with client.get_queue_receiver("load") as receiver:
             completed = list(islice(completing(receiver), MANY // 2))
         node = leader(cluster, names.active_queue("load"))
+        expected = f"{names.active_queue('load')}\t{MANY - len(completed)}"
+        counted = ("-q", "list_queues", "--no-table-headers", "name", "messages")
+        wait_for(
+            "the acks", lambda: expected in node.rabbitmqctl(*counted).splitlines(), within_s=120
+        )
         node.kill()
         with client.get_queue_receiver("load") as receiver:
             rest = list(completing(receiver))

@@ -96,19 +96,25 @@ def use(bridge: Bridge, seen: Seen, *bodies: str) -> None:
 
 
 def find(bridge: Bridge, seen: Seen, *, within_s: float) -> tuple[set[str], set[str]]:
-    """Complete all that is there; return what was had by number, and what was active."""
+    """Complete all that is there; return what was had by number, and what was active.
+
+    What an attempt that fails has received may be completed, and comes to no later one.
+    """
+    deferred: set[str] = set()
+    others: set[str] = set()
     end = time.monotonic() + within_s
     while True:
         try:
             with client_of(bridge) as client, client.get_queue_receiver(QUEUE) as receiver:
-                return by_number(receiver, seen), active(receiver)
+                by_number(receiver, seen, deferred)
+                active(receiver, others)
+                return deferred, others
         except ServiceBusError:
             assert time.monotonic() < end
 
 
-def by_number(receiver: ServiceBusReceiver, seen: Seen) -> set[str]:
-    """Receive and complete each number that is known, one by one."""
-    found = set()
+def by_number(receiver: ServiceBusReceiver, seen: Seen, found: set[str]) -> None:
+    """Receive and complete each number that is known, one by one; add what comes."""
     for number in seen.numbers.values():
         try:
             (message,) = receiver.receive_deferred_messages(number)
@@ -116,18 +122,17 @@ def by_number(receiver: ServiceBusReceiver, seen: Seen) -> set[str]:
             continue
         found.add(str(message))
         receiver.complete_message(message)
-    return found
 
 
-def active(receiver: ServiceBusReceiver) -> set[str]:
-    """Receive and complete until nothing more comes."""
-    found = set()
+def active(receiver: ServiceBusReceiver, found: set[str]) -> None:
+    """Receive and complete until nothing more comes; add what comes."""
+    ended: set[str] = set()
     while messages := receiver.receive_messages(10, max_wait_time=1):
         for message in messages:
-            assert str(message) not in found
+            assert str(message) not in ended
             found.add(str(message))
             receiver.complete_message(message)
-    return found
+            ended.add(str(message))
 
 
 def test_a_bridge_that_dies_at_each_point(start_bridge: StartBridge) -> None:
