@@ -75,6 +75,7 @@ async def test_many_schedules_and_cancels_at_once(bridge: Any) -> None:
             assert await peeked(receiver) == []
 
 
+@pytest.mark.long
 async def test_many_sends_at_once(bridge: Any) -> None:
     """Each message is stored once."""
     async with client_of(bridge) as client, client.get_queue_sender("bursts-send") as sender:

@@ -212,6 +212,7 @@ def test_what_somebody_else_has_locked_is_named(
     assert [each["body"] for each in dead(busbridge, "taken", 2)] == ["order 1", "order 3"]
 
 
+@pytest.mark.long
 def test_few_of_many_are_taken_without_locking_the_others(
     broker: Broker, busbridge: Busbridge
 ) -> None:
@@ -322,6 +323,7 @@ def test_an_interrupt_finishes_what_is_sent_and_the_same_command_goes_on(
     assert sorted(found) == sorted(f"order {at}" for at in range(count))
 
 
+@pytest.mark.long
 def test_killed_half_way_it_goes_on_and_nothing_is_lost_or_there_twice(
     busbridge: Busbridge, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def test_what_went_to_one_namespace_is_not_taken_for_done_in_another(
     waiting(second, "both", 3)
 
 
+@pytest.mark.long
 def test_an_import_of_2000_that_is_killed_goes_on(busbridge: Busbridge, tmp_path: Path) -> None:
     """Each is there once, in order, byte for byte."""
     given = lines(*({**order(at), "body": f"order {at} " + "x" * 500} for at in range(COUNT)))

@@ -259,6 +259,7 @@ def spread(count: int) -> list[RemoteMessage]:
     return found
 
 
+@pytest.mark.long
 async def test_nothing_is_lost_or_doubled_when_the_bridge_is_killed(start_bridge: Any) -> None:
     """A run that is in doubt sends the same again, until it is answered; and behind it all."""
     bridge = start_bridge()

@@ -149,6 +149,7 @@ def run(profiles: None, capsys: pytest.CaptureFixture[str]) -> Run:
     return Run(capsys)
 
 
+@pytest.mark.long
 def test_entities_with_messages_in_all_states_are_at_the_target_under_their_numbers(
     bridges: tuple[Bridge, Bridge], run: Run
 ) -> None:

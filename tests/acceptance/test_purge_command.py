@@ -143,6 +143,7 @@ def test_scheduled_messages_are_cancelled_and_scheduled_again_for_their_time(
     messages(busbridge, "later", 4)
 
 
+@pytest.mark.long
 def test_what_was_due_since_it_was_cancelled_is_enqueued_at_once(
     busbridge: Busbridge, tmp_path: Path
 ) -> None:
@@ -331,6 +332,7 @@ def _fates(path: Path) -> Counter[TakenFate]:
     return Counter(fates(lines).values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state", STATES)
 def test_killed_half_way_it_goes_on_and_the_undo_accounts_for_every_message(
     busbridge: Busbridge, tmp_path: Path, state: str

@@ -161,6 +161,7 @@ def test_schedule_and_cancel_at_once(bridge: Any) -> None:
             expect_silence(receiver)
 
 
+@pytest.mark.long
 def test_many_for_one_instant(bridge: Any) -> None:
     """A thousand messages for one instant all arrive, none early, in order."""
     count = 1000

@@ -207,6 +207,7 @@ def _fates(path: Path) -> dict[tuple[int, int], TakenFate]:
     return fates(lines)
 
 
+@pytest.mark.long
 def test_what_was_sent_again_is_withdrawn_and_the_rest_is_listed(
     busbridge: Busbridge, tmp_path: Path
 ) -> None:
@@ -237,6 +238,7 @@ def test_what_was_sent_again_is_withdrawn_and_the_rest_is_listed(
     assert again.err.count("No copy of the 4 messages was found at sent") == 1
 
 
+@pytest.mark.long
 def test_an_undo_that_is_killed_goes_on_and_nothing_is_lost_or_there_twice(
     busbridge: Busbridge, tmp_path: Path
 ) -> None:

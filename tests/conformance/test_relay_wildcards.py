@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from aiohttp import web
 
 from bridge.model.entity import Queue
@@ -42,6 +43,7 @@ def queues() -> MemoryNamespace:
     return MemoryNamespace(*(Queue(name=each, lock_duration_ms=60_000) for each in NAMES))
 
 
+@pytest.mark.long
 async def test_a_new_entity_waits_for_no_route_that_ends() -> None:
     """Two routes end, each with a batch that the target never answers; a third one begins at once,
     and those that end are shown no more."""

@@ -358,6 +358,7 @@ async def test_what_is_given_back_makes_room_at_once() -> None:
         assert again[0].message.data == b"0"
 
 
+@pytest.mark.long
 async def test_a_receiver_that_keeps_an_order_is_attached_once() -> None:
     """What was on its way when the link ended is locked: what stands behind it would come first."""
     async with gateway() as (served, port), remote(port) as namespace:

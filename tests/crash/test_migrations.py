@@ -24,7 +24,7 @@ from tests.fixtures.waiting import eventually
 pytestmark = pytest.mark.timeout(900)
 
 RUNS = 60
-SHORT = 6
+SHORT = 3
 """The first ones are part of every check."""
 
 

@@ -17,7 +17,7 @@ from tests.fixtures.broker import Broker
 pytestmark = pytest.mark.timeout(900)
 
 RUNS = 100
-SHORT = 4
+SHORT = 2
 """The first ones are part of every check."""
 
 CLUSTERED_RUNS = 20

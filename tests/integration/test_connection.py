@@ -86,6 +86,7 @@ async def test_an_operator_closes_a_connection(
         await connection.channel()
 
 
+@pytest.mark.long
 async def test_an_alarm_blocks_and_unblocks(start_broker: Callable[[], Broker]) -> None:
     """Publishes wait for the end of a memory alarm, acks on another connection do not."""
     broker = await asyncio.to_thread(start_broker)

@@ -99,6 +99,7 @@ async def test_a_message_that_came_twice_comes_again_when_its_lock_is_lost(
     assert {each.record.body for each in again} == {b"a", b"b"}
 
 
+@pytest.mark.long
 async def test_a_message_that_came_twice_is_completed_once(
     door: Door, broker: Broker, vhost: str, confirming: Channel
 ) -> None:

@@ -409,6 +409,7 @@ async def test_nobody_holds_what_nobody_asks_for(
         await door.complete(found)
 
 
+@pytest.mark.long
 async def test_what_leaves_is_held_until_its_new_place_has_it(
     endpoint: Endpoint,
     broker: Broker,

@@ -98,6 +98,7 @@ async def _play(broker: Broker, vhost: str, first: int, turns: list[tuple[int, b
         await connection.close()
 
 
+@pytest.mark.long
 def test_each_look_finds_all_that_was_confirmed_before_it(broker: Broker, vhost: str) -> None:
     """Whether nothing, little or much has come, while more comes, and beside another look."""
     counts = st.sampled_from([0, 0, 0, 1, 2, UNACKED, NEW_MAX - 1, NEW_MAX, NEW_MAX + 1, 200])

@@ -76,6 +76,7 @@ async def _play(broker: Broker, vhost: str, turns: list[list[tuple[list[One], in
         await connection.close()
 
 
+@pytest.mark.long
 def test_reads_on_kept_channels_have_all_their_entries_and_no_others(
     broker: Broker, vhost: str
 ) -> None:

@@ -46,6 +46,7 @@ CASES = [
 """Each kind and each end once in `make test`, all of them in `make test-long`."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "over"), CASES)
 @undisturbed
 async def test_many_receivers_hold_up_nobody(

@@ -18,6 +18,7 @@ from tests.fixtures.broker import Broker
 WAIT_S = 120.0
 
 
+@pytest.mark.long
 async def test_work_starts_again_after_a_kill(start_broker: Callable[[], Broker]) -> None:
     """It is cancelled when the connection is lost, and started anew when RabbitMQ is back."""
     broker = await asyncio.to_thread(start_broker)

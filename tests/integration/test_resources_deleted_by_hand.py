@@ -227,6 +227,7 @@ def _bodies(client: Client | SessionClient) -> set[str]:
     return {each.record.body.decode() for each in client.received}
 
 
+@pytest.mark.long
 async def test_whatever_is_deleted_by_hand_comes_back_and_nothing_accepted_is_lost(
     endpoint: Endpoint, broker: Broker, confirming: Channel
 ) -> None:
@@ -358,6 +359,7 @@ async def test_a_binding_that_rabbitmq_cannot_list_stops_no_definition(
         assert any("is not found" in each for each in door.namespace.state.warnings)
 
 
+@pytest.mark.long
 async def test_no_other_bridge_leads_through_an_exchange_that_is_half_made(
     endpoint: Endpoint, broker: Broker, confirming: Channel
 ) -> None:

@@ -127,6 +127,7 @@ async def test_a_purge_of_a_session_waits_for_its_queue(
     await client.close()
 
 
+@pytest.mark.long
 async def test_a_purge_of_a_session_outlives_its_sequencers_connection(
     door: Door, broker: Broker, vhost: str
 ) -> None:

@@ -231,6 +231,7 @@ async def test_a_bridge_that_comes_later_owns_its_shards_when_nobody_holds_a_ses
                 assert [each.delivery_count for each in received] == [0, 0]
 
 
+@pytest.mark.long
 async def test_a_shard_is_handed_over_when_its_dead_letters_are_confirmed(
     endpoint: Endpoint, broker: Broker, vhost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ async def door(
         yield opened
 
 
+@pytest.mark.long
 async def test_a_create_of_settings_in_use_writes_one_list_or_nothing(door: Door) -> None:
     """Before, between and behind the others; RabbitMQ has the settings in force."""
     writes = Writes(door.management)
@@ -116,6 +117,7 @@ async def test_a_create_of_settings_in_use_writes_one_list_or_nothing(door: Door
     await shows_limit(door, "0" * 120, 9)
 
 
+@pytest.mark.long
 async def test_an_update_writes_the_lists_that_gain_and_lose_a_queue_and_no_other(
     door: Door,
 ) -> None:

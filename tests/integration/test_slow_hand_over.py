@@ -26,6 +26,7 @@ DELAY_S = PAUSE_MIN_S + 0.5
 WHY = "another bridge is to lead"
 
 
+@pytest.mark.long
 async def test_what_is_completed_during_a_slow_hand_over_is_not_received_again(
     rig: MakeRig, connection: Connection, shared: SharedConnection
 ) -> None:

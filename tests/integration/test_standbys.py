@@ -147,6 +147,7 @@ class Load:
         channel.close()
 
 
+@pytest.mark.long
 def test_two_bridges_share_the_entities_and_each_stands_by_for_the_other(
     broker: Broker, vhost: str, start: Start
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.integration import test_standing_work as kept
@@ -14,6 +14,9 @@ ELSEWHERE = frozenset({"background", "client", "testing"})
 """The supervisor itself; and what runs in applications and in their tests."""
 
 BEGINS = frozenset({"create_task", "ensure_future", "TaskGroup", "Thread", "Timer"})
+
+VERBS = frozenset({"keep", "repeat", "keep_connected"})
+"""Those of the supervisor, and of what keeps connections by it."""
 
 AWAITED = {
     ("broker/node/private.py", "_start_server"): "waits for the node's process, nothing else",
@@ -74,12 +77,17 @@ AWAITED = {
 """Tasks outside of the supervisor and of `background.tasks`, and who sees how they end."""
 
 
-def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Return the innermost functions of a bridge's process."""
+def functions(
+    names: Iterable[str],
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Return the innermost functions of a bridge's process, of files that have one of the names."""
     for path in sorted(BRIDGE.rglob("*.py")):
         name = path.relative_to(BRIDGE)
-        if name.parts[0] not in ELSEWHERE:
-            for node in ast.walk(ast.parse(path.read_text())):
+        if name.parts[0] in ELSEWHERE:
+            continue
+        text = path.read_text()
+        if any(f"{each}(" in text for each in names):
+            for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     yield str(name), node
 
@@ -99,7 +107,7 @@ def test_every_task_stands_under_the_supervisor_or_is_awaited() -> None:
     """A new one that nobody looks after is found here."""
     found = {
         (path, function.name)
-        for path, function in functions()
+        for path, function in functions(BEGINS)
         for name, _ in calls(function)
         if name in BEGINS
     }
@@ -115,12 +123,12 @@ def is_the_supervisors(call: ast.Call) -> bool:
 def test_every_kind_of_standing_work_is_ended_in_a_test() -> None:
     """By `tests/integration/test_standing_work.py`, which sees it come back."""
     kinds = set()
-    for _, function in functions():
+    for _, function in functions(VERBS):
         for name, call in calls(function):
             values = {each.arg: each.value for each in call.keywords}
             if name == "keep_connected":
                 kinds.add(values["kind"])
-            elif name in ("keep", "repeat") and is_the_supervisors(call):
+            elif name in VERBS and is_the_supervisors(call):
                 kinds.add(call.args[0])
     named = {each.value for each in kinds if isinstance(each, ast.Constant)}
     variable = {each.id for each in kinds if isinstance(each, ast.Name)}

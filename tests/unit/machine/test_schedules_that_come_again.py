@@ -47,7 +47,7 @@ def run(state: SequencerUnderKills, steps: list[tuple[str, tuple[int, ...]]]) ->
 
 
 @given(st.lists(STEPS, min_size=8, max_size=40))
-@settings(max_examples=examples(1_500), deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_a_schedule_that_comes_again_is_stored_or_active_once(
     steps: list[tuple[str, tuple[int, ...]]],
 ) -> None:

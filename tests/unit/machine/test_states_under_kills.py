@@ -414,5 +414,5 @@ class StatesUnderKills(SequencerUnderKills):
 
 TestStatesUnderKills = StatesUnderKills.TestCase
 TestStatesUnderKills.settings = settings(
-    max_examples=examples(200), stateful_step_count=60, deadline=None
+    max_examples=examples(100), stateful_step_count=60, deadline=None
 )

@@ -478,7 +478,7 @@ class AskedDeliveriesInAnyOrder(RuleBasedStateMachine):
 
 TestAskedDeliveriesInAnyOrder = AskedDeliveriesInAnyOrder.TestCase
 TestAskedDeliveriesInAnyOrder.settings = settings(
-    max_examples=examples(1_000), stateful_step_count=40, deadline=None
+    max_examples=examples(400), stateful_step_count=40, deadline=None
 )
 
 

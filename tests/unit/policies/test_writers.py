@@ -274,7 +274,7 @@ def test_kubernetes_yaml_is_read_as_the_objects_it_was_written_from(
     given_ = wanted(namespace, vhost="a b")
     place = KubernetesPlace(namespace="shop", cluster="rabbit", cluster_namespace="brokers")
     given_ = replace(given_, kubernetes=place)
-    documents = list(yaml.safe_load_all(kubernetes.write(given_).text))
+    documents = list(yaml.load_all(kubernetes.write(given_).text, yaml.CSafeLoader))
     objects = kubernetes.objects(given_)
     assert len(documents) == len(objects)
     names = set()

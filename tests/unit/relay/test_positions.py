@@ -111,7 +111,7 @@ def leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
     return [(path, value)]
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(documents())
 def test_the_place_of_each_value_has_that_value(text: str) -> None:
     """In any form of key, string, array and table that TOML has."""
