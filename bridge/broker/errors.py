@@ -34,6 +34,8 @@ import ssl
 
 from bridge.background.errors import OutsideError
 
+_INTERNAL_ERROR = 541
+
 _MISSING = (312, 404)
 """The reply codes of basic.return (NO_ROUTE) and of a channel that is closed (NOT_FOUND)."""
 
@@ -77,6 +79,11 @@ class BrokerError(OutsideError):
 
 class ConnectionLost(BrokerError):
     """The connection to RabbitMQ has ended, or could not be made."""
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether RabbitMQ has failed over what was asked; other connections may be well."""
+        return self.code == _INTERNAL_ERROR
 
 
 class TooOld(ConnectionLost):

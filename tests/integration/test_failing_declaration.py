@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+import urllib.error
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
@@ -14,7 +15,9 @@ from bridge.broker.errors import BrokerError
 from bridge.model import entity as model
 from bridge.model.errors import ServiceBusError
 from bridge.model.name import EntityPath
+from bridge.topology import names
 from tests.fixtures.broker import Broker
+from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
 
 WAIT_S = 120.0
@@ -41,15 +44,15 @@ async def door(own_broker: Broker) -> AsyncIterator[Door]:
         yield opened
 
 
-@contextmanager
-def crashing(broker: Broker) -> Iterator[None]:
+@asynccontextmanager
+async def crashing(broker: Broker) -> AsyncIterator[None]:
     """RabbitMQ ends each connection that declares a new quorum queue."""
     assert broker.node is not None
-    broker.node.rabbitmqctl("eval", CRASH)
+    await asyncio.to_thread(broker.node.rabbitmqctl, "eval", CRASH)
     try:
         yield
     finally:
-        broker.node.rabbitmqctl("eval", HEAL)
+        await asyncio.to_thread(broker.node.rabbitmqctl, "eval", HEAL)
 
 
 @pytest.mark.long
@@ -63,7 +66,7 @@ async def test_others_keep_their_locks_and_the_bridge_its_name(
     client = door.client()
     [locked] = await client.receive()
     before = await door.namespace.disposal.bridges()
-    with crashing(own_broker):
+    async with crashing(own_broker):
         failing = [
             asyncio.create_task(administration.create(model.Queue(name=f"new{number}")))
             for number in range(FAILED)
@@ -79,3 +82,33 @@ async def test_others_keep_their_locks_and_the_bridge_its_name(
     assert not [each for each in caplog.messages if "session.unseen" in each]
     made = await administration.create(model.Queue(name="new0"))
     await namespace.send(EntityPath(made.path), [outgoing("sent")])
+
+
+@pytest.mark.long
+async def test_what_was_deleted_of_others_is_made_again_meanwhile(
+    own_broker: Broker, door: Door
+) -> None:
+    """And health names the entity, until that is whole, too."""
+    state = door.namespace.state
+    refused = "RabbitMQ refuses to make a resource of 'orders'"
+    exchange = f"/api/exchanges/%2F/{names.front('sessions')}"
+    async with crashing(own_broker):
+        own_broker.management("DELETE", f"/api/queues/%2F/{names.active_queue('orders')}")
+        own_broker.management("DELETE", exchange)
+        await until(lambda: any(refused in each for each in state.warnings))
+        await until(lambda: is_there(own_broker, exchange))
+        assert state.management is None
+    await until(lambda: not any(refused in each for each in state.warnings))
+    await door.send("sent")
+    await door.client().receive()
+
+
+def is_there(broker: Broker, path: str) -> bool:
+    """Whether RabbitMQ has an object."""
+    try:
+        broker.management("GET", path)
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return False
+        raise
+    return True

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from bridge.broker.connection.channel import Channel
-from bridge.broker.errors import BrokerError, ChannelClosed
+from bridge.broker.errors import BrokerError, ChannelClosed, ConnectionLost
 from bridge.broker.management.api import Management
 from bridge.engine.administration.bulk_declaration import OnProgress
 from bridge.engine.administration.changes import Administration
@@ -252,7 +252,9 @@ class Reconciler:
             except ServerBusy as error:
                 log.warning("definition.busy error=%s", error)
                 self.due.incomplete.add(path)
-            except ChannelClosed as error:
+            except (ChannelClosed, ConnectionLost) as error:
+                if isinstance(error, ConnectionLost) and not error.is_internal:
+                    raise
                 log.warning("definition.refused path=%s error=%s", entity.path, error)
                 self._state.note_refused(entity.path, error)
                 self.due.incomplete.add(path)
