@@ -76,8 +76,9 @@ test-plain: setup
 test-kills: setup compiled ## Bridges, sidecars and RabbitMQs that are killed under load; nothing is lost
 	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'kills and not soak' --timeout 900 --durations 10 $(ARGS)
 
-soak: setup compiled ## The long kill runs, a million mutated frames, and a million of hostile structure; new examples
-	@$(PYTEST) -m soak --timeout 1200 $(ARGS)
+soak: setup compiled ## The long kill runs, all SDKs beside each other, a million mutated frames, and a million of hostile structure; new examples (needs what test-sdks needs)
+	@docker/setup/sdks
+	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m soak --timeout 1200 $(ARGS)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory explore)
 
 explore: setup compiled ## The property tests with examples that nobody has tried (`make test` tries the same ones each time)

@@ -149,7 +149,7 @@ def test_a_message_that_is_missing_and_one_that_is_strange_fail_the_run(
         queue, mode = made(admin), ServiceBusReceiveMode.RECEIVE_AND_DELETE
         with client_of(bridge) as client:
             with client.get_queue_receiver(queue, receive_mode=mode) as receiver:
-                taken.extend(receiver.receive_messages(1, max_wait_time=60))
+                taken.extend(receiver.receive_messages(1, max_wait_time=120))
             with client.get_queue_sender(queue) as sender:
                 sender.send_messages(ServiceBusMessage("x", message_id="strange"))
 

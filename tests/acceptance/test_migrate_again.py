@@ -82,9 +82,9 @@ def test_a_run_that_is_given_again_brings_no_old_states(
     assert migrate("run", "again").code == 0
     with (
         client_of(target) as client,
-        client.get_queue_receiver("again", session_id="s0", max_wait_time=30) as receiver,
+        client.get_queue_receiver("again", session_id="s0", max_wait_time=120) as receiver,
     ):
-        (found,) = receiver.receive_messages(max_wait_time=30)
+        (found,) = receiver.receive_messages(max_wait_time=120)
         receiver.complete_message(found)
         receiver.session.set_state(None)
 
@@ -93,9 +93,9 @@ def test_a_run_that_is_given_again_brings_no_old_states(
     assert "again: an earlier run has ended there" in said.err
     with client_of(target) as client:
         send(client, "again", ServiceBusMessage("y", session_id="s0"))
-        with client.get_queue_receiver("again", session_id="s0", max_wait_time=30) as receiver:
+        with client.get_queue_receiver("again", session_id="s0", max_wait_time=120) as receiver:
             assert receiver.session.get_state() is None
-            assert [str(each) for each in receiver.receive_messages(max_wait_time=30)] == ["y"]
+            assert [str(each) for each in receiver.receive_messages(max_wait_time=120)] == ["y"]
 
 
 def test_what_a_source_that_was_made_anew_has_counts_as_copied_nowhere(

@@ -142,10 +142,10 @@ def test_states_of_queues_partitions_and_subscriptions_are_at_the_target(
     assert sorted(compared) == [25, 26, 26]
     with (
         client_of(target) as client,
-        client.get_queue_receiver("states", session_id="s1", max_wait_time=30) as receiver,
+        client.get_queue_receiver("states", session_id="s1", max_wait_time=120) as receiver,
     ):
         assert receiver.session.get_state() == b"state 1"
-        assert [str(each) for each in receiver.receive_messages(max_wait_time=30)] == ["x"]
+        assert [str(each) for each in receiver.receive_messages(max_wait_time=120)] == ["x"]
 
 
 def test_a_session_that_somebody_has_stops_the_run_and_nothing_is_held(
@@ -163,8 +163,8 @@ def test_a_session_that_somebody_has_stops_the_run_and_nothing_is_held(
         assert "locked: session 'red': " in said.err
         with client_of(target) as there:
             send(there, "locked", ServiceBusMessage("x", session_id="blue"))
-            with there.get_queue_receiver("locked", session_id="blue", max_wait_time=30) as goes:
-                assert goes.receive_messages(max_wait_time=30)
+            with there.get_queue_receiver("locked", session_id="blue", max_wait_time=120) as goes:
+                assert goes.receive_messages(max_wait_time=120)
     assert main(["delete", "queue", "locked", "-n", "there", "--yes"]) == 0
     assert migrate.run("locked").code == 0
     assert migrate.verify("locked").code == 0

@@ -215,7 +215,7 @@ def test_what_a_leaving_receiver_did_not_read(bridge: Any) -> None:
         for _ in range(5):
             send(client, "leaving", "early")
             with client.get_queue_receiver("leaving") as receiver:
-                messages = receiver.receive_messages(5, max_wait_time=5)
+                messages = receiver.receive_messages(5, max_wait_time=120)
                 receiver.complete_message(messages[0])
                 for message in messages[1:]:
                     receiver._handler.settle_messages(
@@ -320,7 +320,7 @@ def test_what_is_received_and_deleted_comes_in_order(bridge: Any, prefetch_count
             for _ in range(2):
                 sender.send_messages([ServiceBusMessage("one of many")] * 500)
         receiver = client.get_queue_receiver(
-            queue, receive_mode=mode, prefetch_count=prefetch_count, max_wait_time=5
+            queue, receive_mode=mode, prefetch_count=prefetch_count, max_wait_time=120
         )
         with receiver:
             found: list[int] = []

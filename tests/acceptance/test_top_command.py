@@ -67,7 +67,7 @@ def test_each_interval_has_a_line_for_each_entity_with_the_change_of_its_counts(
                 assert sum(changes) == pytest.approx(5, abs=0.5)
                 mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
                 with client.get_queue_receiver(f"{name}-a", receive_mode=mode) as receiver:
-                    assert receiver.receive_messages(1, max_wait_time=60)
+                    assert receiver.receive_messages(1, max_wait_time=120)
             fell = next(row for row in rows if row["path"] == f"{name}-a" and row["active"] < 5)
             assert fell["active_per_s"] < 0
 

@@ -164,7 +164,7 @@ async def test_a_session_whose_receiver_fails_is_free_again(door: Door) -> None:
         mode=ReceiveMode.PEEK_LOCK,
         deliver=_fail,
         on_lost=lost.append,
-        timeout_s=60,
+        timeout_s=120,
     )
     failing.add_credit(5)
     await until(lambda: lost)

@@ -62,7 +62,7 @@ async def test_everybody_is_told_nothing_is_left_and_a_new_one_works(
         await first.namespace.administration.create(QUEUE)
         await _knows(second, is_there=True)
         await send(first, "a", "new")
-        again = await SessionClient(second).accept(timeout_s=10)
+        again = await SessionClient(second).accept(timeout_s=120)
         assert again.receiver.session_id == "a"
         assert await second.namespace.session_state(EntityPath("orders"), "a") is None
         (message,) = await again.receive()

@@ -154,7 +154,7 @@ def test_systemd_has_no_complaint_of_the_unit(tmp_path: Path) -> None:
 
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr

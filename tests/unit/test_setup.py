@@ -160,11 +160,30 @@ def test_elsewhere_docker_has_it(machine: Machine) -> None:
 def test_on_macos_homebrew_installs_it(machine: Machine) -> None:
     """Also beside a Docker that does not run."""
     machine.has("docker", "exit 1")
-    machine.has("brew")
+    has_homebrew(machine, "4.3.5")
     code, said = machine.bring()
     assert code == 0
-    assert "Homebrew has installed RabbitMQ: " in said
-    assert machine.calls[-1] == "brew install --quiet rabbitmq"
+    assert "Homebrew has installed RabbitMQ 4.3.5: " in said
+    assert "brew install --quiet rabbitmq" in machine.calls
+
+
+@pytest.mark.parametrize("version", ["4.2.9", ""])
+def test_what_homebrew_has_is_looked_at_too(machine: Machine, version: str) -> None:
+    """It may keep an older one that is there."""
+    has_homebrew(machine, version)
+    code, said = machine.bring()
+    assert code == 1
+    assert f"what Homebrew has is RabbitMQ {version or 'of no known version'}, and 4.3" in said
+    assert "brew upgrade rabbitmq" in said
+
+
+def has_homebrew(machine: Machine, version: str) -> None:
+    """A Homebrew that installs this version; "": nothing."""
+    place = machine.folder / "homebrew"
+    (place / "plugins").mkdir(parents=True)
+    if version:
+        (place / "plugins" / f"rabbit-{version}").mkdir()
+    machine.has("brew", f'[ "$1" != --prefix ] || echo {place}')
 
 
 def test_where_there_is_nothing_a_sentence_says_what_to_do(machine: Machine) -> None:

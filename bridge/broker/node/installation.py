@@ -17,6 +17,9 @@ root and rabbitmq; the script behind the wrapper does not."""
 UNPACKED = Path(".busbridge/brokers/sid")
 """Where `make run` and `make test` keep the RabbitMQ that they have unpacked."""
 
+COMPLETE = "complete"
+"""The file in it that says so (docker/setup/rabbitmq)."""
+
 _PLUGINS = ("plugins/rabbit-[0-9]*", "lib/rabbitmq_server-*/plugins/rabbit-[0-9]*")
 """RabbitMQ's core, which has its version in its name, from the folder above the scripts."""
 
@@ -53,7 +56,7 @@ class Installation:
             if scripts.parent == DEBIAN.parent and (DEBIAN / "rabbitmq-server").exists():
                 scripts = DEBIAN
             found.append(cls(scripts=scripts, path=_path()))
-        if UNPACKED.exists():
+        if (UNPACKED / COMPLETE).exists():  # else its unpacking was interrupted
             found.append(cls.below(UNPACKED))
         return found
 

@@ -90,7 +90,7 @@ def test_a_renewal_that_comes_too_late_for_what_was_given_back_ends_nothing() ->
             run = TakingRun(
                 locks, locks, TakingRules(is_moving=False), judge, wait_s=0.1, progress=progress
             )
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 ended = await run.run(asyncio.Event())
         assert run.machine.account.given_back == 1
         return ended.end

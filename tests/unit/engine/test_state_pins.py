@@ -32,6 +32,6 @@ async def test_nobody_is_told_a_state_when_its_entity_is_gone() -> None:
         raise ServerBusy("no owner")
 
     owners: Any = SimpleNamespace(find=find)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await StatePins(definition, owners, cast(Any, None)).carry_out(PIN)
     assert looks == 3
