@@ -50,6 +50,31 @@ class Wait:
         self.end()
 
 
+class RepeatedWait:
+    """A piece of work that tries again and again: it waits from the first try that fails on.
+
+    Args:
+        subject: as that of `Waits.begin`.
+    """
+
+    def __init__(self, waits: Waits, subject: str) -> None:
+        self._waits = waits
+        self._subject = subject
+        self._wait: Wait | None = None
+
+    def goes_on(self, reason: str) -> None:
+        """Note that it waits, and for what now; since when is that of the first call."""
+        if self._wait is None:
+            self._wait = self._waits.begin(self._subject, reason)
+        self._wait.reason = reason
+
+    def end(self) -> None:
+        """Note that nothing waits; a second call does nothing."""
+        if self._wait is not None:
+            self._wait.end()
+            self._wait = None
+
+
 class Waits:
     """The work of this process that waits now.
 

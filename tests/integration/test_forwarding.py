@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 
@@ -11,9 +12,11 @@ from bridge.broker.connection.endpoint import parse_url
 from bridge.engine.api import DeadLetter, Received, ReceiveMode
 from bridge.model import entity as model
 from bridge.model.name import EntityPath, SubQueue
+from bridge.topology import names
 from bridge.wire import headers
 from bridge.wire.forwarded import hops_of
 from tests.fixtures.broker import Broker
+from tests.fixtures.dead import start_queue, stop_queue
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
 
@@ -53,6 +56,22 @@ async def received(door: Door, path: EntityPath, count: int) -> list[Received]:
 def bodies(found: list[Received]) -> list[str]:
     """Return the texts of messages."""
     return [each.record.body.decode() for each in found]
+
+
+async def test_health_names_a_source_whose_target_rabbitmq_does_not_take(
+    door: Door, broker: Broker, vhost: str
+) -> None:
+    """Its target's queue is dead; when that lives again all is forwarded, and nothing named."""
+    waits = door.namespace._supervisor.waits
+    inbox = names.inbox("end")
+    await asyncio.to_thread(stop_queue, broker, vhost, inbox)
+    try:
+        await door.namespace.send(SOURCE, [outgoing("waits")])
+        await until(lambda: any(each.startswith("'source' waits") for each in waits.sentences()))
+    finally:
+        await asyncio.to_thread(start_queue, broker, vhost, inbox)
+    assert bodies(await received(door, END, 1)) == ["waits"]
+    await until(lambda: not waits.sentences())
 
 
 async def test_a_full_target_costs_its_messages_and_delays_its_dead_letters(door: Door) -> None:

@@ -159,3 +159,16 @@ async def test_a_long_takeover_lasts_no_longer_than_who_waits(
         await confirming.consumers.consume(names.active_queue("orders"), lambda delivery: None)
         client = await SessionClient(door).accept("a")
         assert client.receiver.session_id == "a"
+
+
+async def test_health_names_a_takeover_that_lasts(
+    endpoint: Endpoint, broker: Broker, confirming: Channel
+) -> None:
+    """Another consumer has messages, or may have some: no session is given out before."""
+    async with open_door(endpoint, broker.management_url, QUEUE) as door:
+        waits = door.namespace._supervisor.waits
+        await confirming.consumers.consume(names.active_queue("orders"), lambda delivery: None)
+        accepting = asyncio.ensure_future(SessionClient(door).accept("a"))
+        await until(lambda: any("before its sessions" in each for each in waits.sentences()))
+        assert (await accepting).receiver.session_id == "a"
+        await until(lambda: not waits.sentences())

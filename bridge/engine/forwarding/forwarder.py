@@ -24,6 +24,7 @@ import logging
 from collections import deque
 
 from bridge.background.tasks import Tasks
+from bridge.background.waits import RepeatedWait
 from bridge.broker.errors import AckLost, BrokerError
 from bridge.broker.handover import Publish
 from bridge.engine.forwarding.forwarded_copy import ForwardingSource, envelope_of
@@ -76,6 +77,8 @@ forwarded."""
 RETRY_S = 0.5
 CLOSE_S = 2.0
 
+UNCONFIRMED = "RabbitMQ has not taken what it forwards"
+
 log = logging.getLogger(__name__)
 
 
@@ -114,6 +117,7 @@ class Forwarder:
         self._average_bytes = 1024
         self._changed = asyncio.Event()
         self._connections = services.connections
+        self._wait = RepeatedWait(services.supervisor.waits, str(path))
         self._has_newer = asyncio.Event()
         self._is_closing = False
         self._receiver = receiving.open_uncounted(path, entity, self._take)
@@ -175,18 +179,21 @@ class Forwarder:
         """Forward until closed; then until no message is held, or one cannot be forwarded now."""
         await self._await_predecessor()
         is_stuck = False
-        while not self._is_closing or (self._waiting and not is_stuck):
-            self._ask()
-            if not self._waiting:
-                self._changed.clear()
-                await self._changed.wait()
-                continue
-            self._forget_lost()
-            await self._take_all()
-            self._ask()
-            is_stuck = not await self._pass_on()
-            if is_stuck:
-                await asyncio.sleep(RETRY_S)
+        try:
+            while not self._is_closing or (self._waiting and not is_stuck):
+                self._ask()
+                if not self._waiting:
+                    self._changed.clear()
+                    await self._changed.wait()
+                    continue
+                self._forget_lost()
+                await self._take_all()
+                self._ask()
+                is_stuck = not await self._pass_on()
+                if is_stuck:
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            self._wait.end()
 
     async def _await_predecessor(self) -> None:
         """Wait until no other process consumes the queue: RabbitMQ has returned what was held.
@@ -231,9 +238,13 @@ class Forwarder:
         self._order.ended(_place)
 
     async def _pass_on(self) -> bool:
-        """Forward the waiting messages; return whether all have gone. Others wait on, first."""
+        """Forward the waiting messages; return whether all have gone. Others wait on, first.
+
+        Health names what RabbitMQ hinders, not what a target's state does: that is its operator's.
+        """
+        self._wait.goes_on(UNCONFIRMED)
         await self._moved()  # what a run before this has left under way
-        is_over = False
+        is_over = is_hindered = False
         while self._waiting and not is_over and len(self._moving) < ASKED + HELD:
             holding = self._waiting[0]
             try:
@@ -249,7 +260,13 @@ class Forwarder:
             except (BrokerError, ServiceBusError) as error:
                 log.info("forward.waits entity=%s error=%s", self._path, error)
                 is_over = True
-        return await self._moved() and not is_over
+                is_hindered = isinstance(error, BrokerError)
+                if is_hindered:
+                    self._wait.goes_on(f"{self._target!r} takes nothing now: {error}")
+        are_gone = await self._moved()
+        if are_gone and not is_hindered:
+            self._wait.end()
+        return are_gone and not is_over
 
     async def _moved(self) -> bool:
         """Wait for the hand-overs; put back what they have not moved, first. Were there none?"""

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.background.tasks import Tasks
-from bridge.background.waits import Wait
+from bridge.background.waits import RepeatedWait
 from bridge.broker.connection.address import is_there
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
@@ -105,12 +105,11 @@ class TransferForwarder:
         self._connections = services.connections
         self._sender = services.sender
         self._counters = services.counters
-        self._waits = services.supervisor.waits
+        self._wait = RepeatedWait(services.supervisor.waits, path)
         self._sending = sending
         self._targets = ForwardingTargets(find, sending.full)
         self._order: TransferOrder[HeldTransfer] = TransferOrder()
         self._changed = asyncio.Event()
-        self._wait: Wait | None = None
         self._moves = Tasks()
         self._has_dead_letters = False
         self._is_closing = False
@@ -149,7 +148,7 @@ class TransferForwarder:
                     async with asyncio.timeout(None if has_gone else RETRY_S):
                         await self._changed.wait()
         finally:
-            self._end_wait()
+            self._wait.end()
             channel.on_closed = None
             await channel.close()
 
@@ -183,9 +182,9 @@ class TransferForwarder:
         if moves:
             await asyncio.wait(moves)  # hand-overs go on when this is cancelled
         if self._order.end_pass():
-            self._end_wait()
+            self._wait.end()
             return True
-        self._begin_wait(reason or "RabbitMQ has not taken what transactions send to others")
+        self._wait.goes_on(reason or "RabbitMQ has not taken what transactions send to others")
         return False
 
     async def _publishes_of(self, transfer: HeldTransfer) -> tuple[Sequence[Publish], str]:
@@ -243,16 +242,6 @@ class TransferForwarder:
         else:
             self._counters.forwarded += not is_refused
             self._counters.unforwardable += is_refused
-
-    def _begin_wait(self, reason: str) -> None:
-        if self._wait is None:
-            self._wait = self._waits.begin(self._path, reason)
-        self._wait.reason = reason
-
-    def _end_wait(self) -> None:
-        if self._wait is not None:
-            self._wait.end()
-            self._wait = None
 
 
 def _items_in(transfer: HeldTransfer) -> list[TransferredItem]:

@@ -59,6 +59,8 @@ until the next one then."""
 
 LOOK_S = 0.05
 
+TAKES_OVER = "its messages are being fetched, before its sessions can be accepted"
+
 log = logging.getLogger(__name__)
 
 
@@ -217,18 +219,8 @@ class SessionOwner:
         )
         self.messages.windows, self.arrivals.count = windows, 0
         try:
-            self.natives = await take_over(
-                resource,
-                windows,
-                connections=self._services.connections,
-                has_been_lost=self._has_been_lost,
-                arrived=lambda: self.arrivals.count,
-            )
-            await self.ownership.catch_up()  # the states, too
-            await self.arrivals.asked.idle()
-            if self.messages.queue.transactional:
-                await self.pinned.take_over()
-            self.stored.strip_all()
+            with self._services.supervisor.waits.begin(resource, TAKES_OVER):
+                await self._take_over(windows)
         except BrokerError as error:
             self._on_lost(error)
             return
@@ -249,6 +241,20 @@ class SessionOwner:
             may_end=lambda: self.messages.windows is not windows or not self.is_ready,
         ).task
         log.info("session.owner messages=%r", self.messages)
+
+    async def _take_over(self, windows: ShardChannels) -> None:
+        self.natives = await take_over(
+            self.messages.resource,
+            windows,
+            connections=self._services.connections,
+            has_been_lost=self._has_been_lost,
+            arrived=lambda: self.arrivals.count,
+        )
+        await self.ownership.catch_up()  # the states, too
+        await self.arrivals.asked.idle()
+        if self.messages.queue.transactional:
+            await self.pinned.take_over()
+        self.stored.strip_all()
 
     def _on_lost(self, error: BrokerError) -> None:
         """Give everything back, and stand by again: a channel or consumer has ended."""
