@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from typing import Any
@@ -12,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.acceptance.sdk import client_of, receive, send, warnings_of
 from tests.fixtures.bridge import Bridge, StartBridge
 from tests.fixtures.broker import Broker
-from tests.fixtures.dead import dead_queue
+from tests.fixtures.dead import start_queue, stop_queue
 from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.kills
@@ -43,14 +44,18 @@ def test_a_dead_queue_is_named(start_bridge: StartBridge, broker: Broker, vhost:
         send(client, "orders", "a")
         send(client, "others", "b")
         begin_s = time.time()
-        with dead_queue(broker, vhost, "orders"), client.get_queue_receiver("orders") as waiting:
-            assert waiting.receive_messages(max_wait_time=1) == []
-            eventually(lambda: any(map(NAMED.fullmatch, warnings_of(bridge))), "named")
-            since = silent_since(bridge)
-            assert list(since) == ["orders"]
-            assert begin_s <= since["orders"] <= time.time()
-            with client.get_queue_receiver("others") as receiver:
-                assert [str(each) for each in receive(receiver, 1)] == ["b"]
+        asyncio.run(stop_queue(broker, vhost, "orders"))
+        try:
+            with client.get_queue_receiver("orders") as waiting:
+                assert waiting.receive_messages(max_wait_time=1) == []
+                eventually(lambda: any(map(NAMED.fullmatch, warnings_of(bridge))), "named")
+                since = silent_since(bridge)
+                assert list(since) == ["orders"]
+                assert begin_s <= since["orders"] <= time.time()
+                with client.get_queue_receiver("others") as receiver:
+                    assert [str(each) for each in receive(receiver, 1)] == ["b"]
+        finally:
+            asyncio.run(start_queue(broker, vhost, "orders"))
         with client.get_queue_receiver("orders") as receiver:
             assert [str(each) for each in receive(receiver, 1)] == ["a"]
     eventually(lambda: not warnings_of(bridge) and not silent_since(bridge), "named no more")

@@ -164,7 +164,7 @@ async def test_a_queue_that_is_dead_for_a_minute_costs_the_others_nothing(
     try:
         # The first scheduled messages have been through a bucket then.
         before = await share(others, twins, 12)
-        with dead_queue(broker, vhost, NAME + queue):
+        async with dead_queue(broker, vhost, NAME + queue):
             # The first failure may cost those of one connection; a stream is waited for for 30 s.
             await until(lambda: [*door.namespace.state.silent, *door.sidecar.silent], within_s=120)
             await asyncio.sleep(5)

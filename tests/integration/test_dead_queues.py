@@ -137,7 +137,7 @@ async def test_a_dead_active_queue_takes_no_lock_of_the_others_again_and_again(
     others = Others(door)
     await door.send("a", "b")
     await asyncio.sleep(0.2)
-    with dead_queue(broker, vhost, NAME):
+    async with dead_queue(broker, vhost, NAME):
         client = door.client()
         client.receiver.add_credit(2)
         await until(is_named(door, NAME))
@@ -160,7 +160,7 @@ async def test_the_first_failure_of_a_queue_costs_the_locks_of_one_connection_on
     for path in paths:
         await door.namespace.send(path, [outgoing("locked")])
     locked = [(await client.receive())[0] for client in clients]
-    with dead_queue(broker, vhost, NAME):
+    async with dead_queue(broker, vhost, NAME):
         door.client().receiver.add_credit(1)
         await until(is_named(door, NAME))
     kept = 0
@@ -190,7 +190,7 @@ async def test_a_dead_dead_letter_queue_stops_nobody_else(
     async def dead_letter() -> None:
         await door.namespace.settle(door.path, token, DeadLetter(reason="mine"))
 
-    with dead_queue(broker, vhost, queue):
+    async with dead_queue(broker, vhost, queue):
         dead.receiver.add_credit(1)
         await until(is_named(door, queue))
         await others.lock()
@@ -218,7 +218,7 @@ async def test_a_dead_queue_of_deferred_messages_stops_nobody_else(
     async def ask() -> list[Received]:
         return await door.namespace.receive_deferred(door.path, [number], ReceiveMode.PEEK_LOCK)
 
-    with dead_queue(broker, vhost, queue):
+    async with dead_queue(broker, vhost, queue):
         asking = asyncio.ensure_future(attempt(ask))
         await until(is_named(door, queue))
         await others.lock()
@@ -236,7 +236,7 @@ async def test_publishing_to_a_dead_inbox_holds_up_nobody_else(
     others = Others(door)
     await others.lock()
     await door.send("first")
-    with dead_queue(broker, vhost, f"{NAME}/$inbox"):
+    async with dead_queue(broker, vhost, f"{NAME}/$inbox"):
         sends = [asyncio.ensure_future(attempt(partial(door.send, "x"))) for _ in range(2_000)]
         await others.work_for(2)
         await until(lambda: any(NAME in each.name for each in door.namespace.state.silent))
@@ -256,7 +256,7 @@ async def test_a_sequencer_that_finds_a_dead_queue_stops_no_other(
     """It begins on a bridge that starts meanwhile, whose others all work."""
     await door.namespace.close()
     await door.sidecar.stop()
-    stop_queue(broker, vhost, f"{NAME}/{queue}")
+    await stop_queue(broker, vhost, f"{NAME}/{queue}")
     try:
         async with open_door(endpoint, broker.management_url) as second:
             await until(lambda: all(second.sidecar.meters[name].is_active for name in OTHERS))
@@ -269,13 +269,13 @@ async def test_a_sequencer_that_finds_a_dead_queue_stops_no_other(
             assert {name: second.sidecar.meters[name].terms for name in OTHERS} == terms
             # As a warning: a balancer that saw a reason would take all the others away.
             await until(lambda: is_named(second, NAME)() and not second.sidecar.reasons)
-            start_queue(broker, vhost, f"{NAME}/{queue}")
+            await start_queue(broker, vhost, f"{NAME}/{queue}")
             await until(lambda: second.sidecar.meters[NAME].is_active, within_s=120)
             await until(lambda: attempt(partial(second.send, "a")))
             (received,) = await second.client().receive()
             assert received.record.body == b"a"
     finally:
-        start_queue(broker, vhost, f"{NAME}/{queue}")
+        await start_queue(broker, vhost, f"{NAME}/{queue}")
 
 
 async def test_a_dead_bucket_stops_no_other_sequencer(
@@ -286,7 +286,7 @@ async def test_a_dead_bucket_stops_no_other_sequencer(
     due_ms = int(time.time() * 1000) + 40_000
     await door.namespace.schedule(door.path, [outgoing("later", scheduled_ms=due_ms)])
     await until(lambda: asyncio.to_thread(is_in_bucket, broker, vhost))
-    with dead_queue(broker, vhost, f"{NAME}/$scheduled/*"):
+    async with dead_queue(broker, vhost, f"{NAME}/$scheduled/*"):
         await others.lock()
         await until(is_named(door, NAME), within_s=120)
         terms = {name: door.sidecar.meters[name].terms for name in OTHERS}
@@ -324,7 +324,7 @@ async def test_a_peek_does_not_take_a_silent_journal_for_an_empty_one(
 
     await door.send("a")
     await until(peek)
-    with silent_stream(broker, vhost, names.journal(NAME)):
+    async with silent_stream(broker, vhost, names.journal(NAME)):
         for _ in range(2):
             with pytest.raises(ServerBusy):
                 await peek()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 
@@ -64,12 +63,12 @@ async def test_health_names_a_source_whose_target_rabbitmq_does_not_take(
     """Its target's queue is dead; when that lives again all is forwarded, and nothing named."""
     waits = door.namespace._supervisor.waits
     inbox = names.inbox("end")
-    await asyncio.to_thread(stop_queue, broker, vhost, inbox)
+    await stop_queue(broker, vhost, inbox)
     try:
         await door.namespace.send(SOURCE, [outgoing("waits")])
         await until(lambda: any(each.startswith("'source' waits") for each in waits.sentences()))
     finally:
-        await asyncio.to_thread(start_queue, broker, vhost, inbox)
+        await start_queue(broker, vhost, inbox)
     assert bodies(await received(door, END, 1)) == ["waits"]
     await until(lambda: not waits.sentences())
 

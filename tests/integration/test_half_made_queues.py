@@ -54,7 +54,7 @@ async def test_sessions_are_accepted_again(endpoint: Endpoint, broker: Broker, v
         await SessionClient(door, path).accept("s0")
         queues = await door.management.queues_ending("$sessions")
     for queue in queues:
-        await asyncio.to_thread(half_make_queue, broker, vhost, queue)
+        await half_make_queue(broker, vhost, queue)
     async with open_door(endpoint, broker.management_url, SESSIONS) as door:
         await until(lambda: is_done(SessionClient(door, path).accept("s0")))
         await door.namespace.set_session_state(path, "s0", b"now")
@@ -68,7 +68,7 @@ async def test_an_entity_with_a_half_made_inbox_takes_messages_again(
     """Its leader begins anew with a new inbox."""
     async with open_door(endpoint, broker.management_url, ORDERS) as door:
         await until(lambda: door.sidecar.meters[ORDERS.name].is_active)
-    await asyncio.to_thread(half_make_queue, broker, vhost, names.inbox(ORDERS.name))
+    await half_make_queue(broker, vhost, names.inbox(ORDERS.name))
     async with open_door(endpoint, broker.management_url, ORDERS) as door:
         await until(lambda: is_done(door.namespace.send(door.path, [outgoing("one")])))
         (message,) = await door.client().receive()
@@ -82,7 +82,7 @@ async def test_a_queue_that_is_only_silent_keeps_its_messages(
     async with open_door(endpoint, broker.management_url, ORDERS) as door:
         await door.send("one")
         receiver = door.client()
-        with dead_queue(broker, vhost, ORDERS.name):
+        async with dead_queue(broker, vhost, ORDERS.name):
             receiver.receiver.add_credit(1)
             await until(lambda: any(is_old(each) for each in door.namespace.state.silent))
             await asyncio.sleep(3 * LOOK_S)

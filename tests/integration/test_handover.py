@@ -177,7 +177,7 @@ async def test_a_hand_over_to_a_dead_queue_leaves_its_connection_readable(
         for _ in range(before):
             await channel.publisher.publish_confirmed("", "dead", PLAIN, b"before")
         handover = HandOver(channel)
-        with dead_queue(own_broker, vhost, "dead"):
+        async with dead_queue(own_broker, vhost, "dead"):
             moving = asyncio.create_task(handover.move([to("dead", b"x")] * 1_000, failpoint=SITE))
             await asyncio.sleep(0)
             async with asyncio.timeout(120):

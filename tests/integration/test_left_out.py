@@ -97,7 +97,7 @@ async def test_a_dead_subscription_is_left_out_named_and_caught_up_in_order(
     billing = door.client(path=path("billing"))
     await publish(door, 1, 3)
     assert await take(door, billing, "billing", 3) == numbered(1, 3)
-    with dead_queue(broker, vhost, path("audit").entity):
+    async with dead_queue(broker, vhost, path("audit").entity):
         sending = asyncio.create_task(publish(door, 4, 300))
         assert await take(door, billing, "billing", 297) == numbered(4, 300)
         await sending
@@ -119,7 +119,7 @@ async def test_who_takes_over_knows_what_a_subscription_has_missed(
 ) -> None:
     """The next leader is another bridge, and the queue comes back under that one."""
     audit = path("audit").entity
-    stop_queue(broker, vhost, audit)
+    await stop_queue(broker, vhost, audit)
     try:
         sending = asyncio.create_task(publish(door, 1, 40))
         billing = door.client(path=path("billing"))
@@ -134,14 +134,14 @@ async def test_who_takes_over_knows_what_a_subscription_has_missed(
             others = second.client(path=path("billing"))
             assert await take(second, others, "billing", 20) == numbered(41, 60)
             assert is_named(second, "audit")
-            start_queue(broker, vhost, audit)
+            await start_queue(broker, vhost, audit)
             late = second.client(path=path("audit"))
             assert await take(second, late, "audit", 60) == numbered(1, 60)
             await until(lambda: not is_named(second, "audit"))
             await publish(second, 61, 61)
             assert await take(second, late, "audit", 1) == numbered(61, 61)
     finally:
-        start_queue(broker, vhost, audit)
+        await start_queue(broker, vhost, audit)
 
 
 async def test_a_journal_that_says_nothing_has_not_ended(
@@ -165,17 +165,17 @@ async def test_a_journal_that_says_nothing_has_not_ended(
         )
 
     audit = path("audit").entity
-    stop_queue(broker, vhost, audit)
+    await stop_queue(broker, vhost, audit)
     try:
         await publish(door, 1, 40)
         await until(lambda: is_named(door, "audit"), within_s=WITHIN_S)
         await until(is_quiet, within_s=WITHIN_S)
-        with silent_stream(broker, vhost, names.journal("events")):
+        async with silent_stream(broker, vhost, names.journal("events")):
             caplog.clear()
-            start_queue(broker, vhost, audit)
+            await start_queue(broker, vhost, audit)
             await until(is_tried, within_s=WITHIN_S)
     finally:
-        start_queue(broker, vhost, audit)
+        await start_queue(broker, vhost, audit)
     assert await take(door, door.client(path=path("audit")), "audit", 40) == numbered(1, 40)
     await until(lambda: not is_named(door, "audit"))
 
@@ -184,7 +184,7 @@ async def test_what_expired_while_a_subscription_was_left_out_is_a_dead_letter(
     door: Door, broker: Broker, vhost: str
 ) -> None:
     """Its time runs from when it was enqueued, not from when the queue came back."""
-    with dead_queue(broker, vhost, path("brief").entity):
+    async with dead_queue(broker, vhost, path("brief").entity):
         await publish(door, 1, 3)
         await until(lambda: is_named(door, "brief"), within_s=WITHIN_S)
         await asyncio.sleep(2)
@@ -212,7 +212,7 @@ async def test_a_subscription_that_dies_under_load_loses_and_disorders_nothing(
 
     senders = asyncio.create_task(send_on())
     await until(lambda: sent >= 500)
-    with dead_queue(broker, vhost, path("audit").entity):
+    async with dead_queue(broker, vhost, path("audit").entity):
         await until(lambda: is_named(door, "audit"), within_s=WITHIN_S)
         before = sent
         await until(lambda: sent > before + 1_000, within_s=WITHIN_S)
