@@ -13,6 +13,7 @@ from bridge.engine.api import DeadLetter
 from bridge.model import entity as model
 from bridge.model.errors import ServerBusy
 from bridge.model.name import EntityPath
+from bridge.topology import names
 from tests.fixtures.broker import Broker
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door
@@ -54,6 +55,7 @@ async def one_round(broker: Broker, endpoint: Endpoint, door: Door) -> None:
     for each in received[COUNT // 6 : COUNT // 3]:
         assert each.lock_token is not None
         await door.namespace.settle(door.path, each.lock_token, DeadLetter(reason="bad"))
+    await door.namespace.disposal.drain(names.front(ORDERS.name))  # shown is what has a number
     active = await answered(door, door.path)
     dead = await answered(door, door.dead_letters)
     async with open_door(endpoint, broker.management_url, with_sidecar=False) as looking:
