@@ -11,6 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # What Python needs to run the compiled bridge, in every process that is started.
 COMPILED := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/compiled:$(CURDIR)"
 PYTEST := $(COMPILED) $(BIN)/python -m pytest --compiled
+# Go is where docker/setup/go puts it, on PATH, or where its own installer puts it.
+WITH_GO := PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin"
 
 .DEFAULT_GOAL := help
 .PHONY: help setup compiled run quick test lint format check-tests bench soak explore test-long test-plain test-kills parity test-matrix test-sdks clean
@@ -78,7 +80,7 @@ test-kills: setup compiled ## Bridges, sidecars and RabbitMQs that are killed un
 
 soak: setup compiled ## The long kill runs, all SDKs beside each other, a million mutated frames, and a million of hostile structure; new examples (needs what test-sdks needs)
 	@docker/setup/sdks
-	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m soak --timeout 1200 $(ARGS)
+	@$(WITH_GO) $(PYTEST) -m soak --timeout 1200 $(ARGS)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory explore)
 
 explore: setup compiled ## The property tests with examples that nobody has tried (`make test` tries the same ones each time)
@@ -86,14 +88,14 @@ explore: setup compiled ## The property tests with examples that nobody has trie
 
 parity: setup compiled ## Azure's own tests of its Python and Go SDKs, scored in docs/parity.md (needs Go 1.23 or newer, PyPI and a Go proxy)
 	@docker/setup/go
-	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(COMPILED) $(BIN)/python -m tests.parity --workers 14 $(ARGS)
+	@$(WITH_GO) $(COMPILED) $(BIN)/python -m tests.parity --workers 14 $(ARGS)
 
 test-matrix: setup compiled ## The tests that need a RabbitMQ, against 4.0 and 4.3; the library on Python 3.13 and 3.14, the unit tests on 3.13 (no root, no Docker)
 	@$(COMPILED) WORKERS=$(WORKERS) tests/brokers/matrix $(ARGS)
 
 test-sdks: setup compiled ## The Java, Go and .NET SDKs (needs JDK 17, Maven, Go 1.23, .NET 10), an older Python client, previews of Python and JavaScript
 	@docker/setup/sdks
-	@PATH="$(CURDIR)/.busbridge/go/bin:$$PATH:/usr/local/go/bin" $(PYTEST) -m sdks --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations 15 \
+	@$(WITH_GO) $(PYTEST) -m sdks --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations 15 \
 	  $(or $(ARGS),$(call marked,sdks))
 
 clean: ## Remove what was set up and built (never --data-dir)

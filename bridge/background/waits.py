@@ -51,7 +51,7 @@ class Wait:
 
 
 class RepeatedWait:
-    """A piece of work that tries again and again: it waits from the first try that fails on.
+    """A piece of work that waits now and then.
 
     Args:
         subject: as that of `Waits.begin`.
@@ -62,14 +62,19 @@ class RepeatedWait:
         self._subject = subject
         self._wait: Wait | None = None
 
-    def goes_on(self, reason: str) -> None:
-        """Note that it waits, and for what now; since when is that of the first call."""
+    @property
+    def is_begun(self) -> bool:
+        """Whether it waits now."""
+        return self._wait is not None
+
+    def begin(self, reason: str) -> None:
+        """Note that it waits, and for what; of one that waits already only the reason changes."""
         if self._wait is None:
             self._wait = self._waits.begin(self._subject, reason)
         self._wait.reason = reason
 
     def end(self) -> None:
-        """Note that nothing waits; a second call does nothing."""
+        """Note that the work goes on; a second call does nothing."""
         if self._wait is not None:
             self._wait.end()
             self._wait = None

@@ -117,7 +117,8 @@ def test_an_sdk_receives_from_it_by_its_path(bridge: Bridge, administer: Adminis
     with client_of(bridge) as sdk:
         publish(sdk, "dead", "one", "two")
         with sdk.get_subscription_receiver("dead", "all$ledger$D") as receiver:
-            ((first,), (second,)) = (receiver.receive_messages(1, max_wait_time=120) for _ in "12")
+            (first,) = receiver.receive_messages(1, max_wait_time=120)
+            (second,) = receiver.receive_messages(1, max_wait_time=120)
             receiver.dead_letter_message(first, reason="poison")
             receiver.complete_message(second)
         options: Any = {"sub_queue": "deadletter"}

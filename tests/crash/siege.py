@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from azure.servicebus import ServiceBusClient
 from azure.servicebus.exceptions import MessageLockLostError
 
+from tests.brokers.node import Node
 from tests.crash.events import Accepted, Event, Killed, Settled, from_line
 from tests.crash.history import Fault, check
 from tests.crash.load import LOCK_MS, delivery, now_ms
@@ -288,6 +289,16 @@ def story(fault: Fault, events: list[Event]) -> str:
     kills = [event for event in events if isinstance(event, Killed)]
     ordered = sorted([*concerned, *kills], key=lambda event: event.at_ms)
     return "\n".join(f"    {event}" for event in ordered)
+
+
+def wait_for_acks(node: Node, queue: str, left: int) -> None:
+    """Wait until RabbitMQ has carried out the acks of all but so many of a queue's messages.
+
+    A completion is answered when it is written: a kill may come before.
+    """
+    counted = ("-q", "list_queues", "--no-table-headers", "name", "messages")
+    row = f"{queue}\t{left}"
+    wait_for("the acks", lambda: row in node.rabbitmqctl(*counted).splitlines(), within_s=120)
 
 
 def wait_for(what: str, holds: Callable[[], bool], *, within_s: float) -> None:

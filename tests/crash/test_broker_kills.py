@@ -11,8 +11,9 @@ from itertools import islice
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from bridge.topology import names
 from tests.crash.load import completing
-from tests.crash.siege import Siege, wait_for
+from tests.crash.siege import Siege, wait_for_acks
 from tests.fixtures.bridge import StartBridge
 from tests.fixtures.broker import Broker
 
@@ -104,12 +105,8 @@ def test_what_was_held_one_by_one_is_settled_for_good_when_rabbitmq_is_killed(
     with ServiceBusClient.from_connection_string(bridge.connection_string) as client:
         with client.get_queue_receiver("load", max_wait_time=120) as receiver:
             completed = list(islice(completing(receiver), MANY // 2))
-        expected = f"load\t{MANY - len(completed)}"
-        counted = ("-q", "list_queues", "--no-table-headers", "name", "messages")
         node = broker.node
-        wait_for(
-            "the acks", lambda: expected in node.rabbitmqctl(*counted).splitlines(), within_s=120
-        )
+        wait_for_acks(node, names.active_queue("load"), MANY - len(completed))
         node.kill()
         node.start()
         with client.get_queue_receiver("load", max_wait_time=120) as receiver:

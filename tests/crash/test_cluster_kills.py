@@ -27,7 +27,7 @@ from bridge.topology import names
 from tests.brokers.node import Node
 from tests.crash.events import Killed
 from tests.crash.load import completing
-from tests.crash.siege import Siege, wait_for
+from tests.crash.siege import Siege, wait_for, wait_for_acks
 from tests.fixtures.bridge import StartBridge
 from tests.fixtures.broker import Broker
 
@@ -181,11 +181,7 @@ def test_what_is_completed_after_a_bridge_s_end_is_so_on_every_node(
         with client.get_queue_receiver("load") as receiver:
             completed = list(islice(completing(receiver), MANY // 2))
         node = leader(cluster, names.active_queue("load"))
-        expected = f"{names.active_queue('load')}\t{MANY - len(completed)}"
-        counted = ("-q", "list_queues", "--no-table-headers", "name", "messages")
-        wait_for(
-            "the acks", lambda: expected in node.rabbitmqctl(*counted).splitlines(), within_s=120
-        )
+        wait_for_acks(node, names.active_queue("load"), MANY - len(completed))
         node.kill()
         with client.get_queue_receiver("load") as receiver:
             rest = list(completing(receiver))

@@ -15,7 +15,7 @@ from bridge.topology import names
 from bridge.wire import headers
 from bridge.wire.forwarded import hops_of
 from tests.fixtures.broker import Broker
-from tests.fixtures.dead import start_queue, stop_queue
+from tests.fixtures.dead import dead_queue
 from tests.fixtures.waiting import until
 from tests.integration.door import Door, open_door, outgoing
 
@@ -62,13 +62,9 @@ async def test_health_names_a_source_whose_target_rabbitmq_does_not_take(
 ) -> None:
     """Its target's queue is dead; when that lives again all is forwarded, and nothing named."""
     waits = door.namespace._supervisor.waits
-    inbox = names.inbox("end")
-    await stop_queue(broker, vhost, inbox)
-    try:
+    async with dead_queue(broker, vhost, names.inbox("end")):
         await door.namespace.send(SOURCE, [outgoing("waits")])
         await until(lambda: any(each.startswith("'source' waits") for each in waits.sentences()))
-    finally:
-        await start_queue(broker, vhost, inbox)
     assert bodies(await received(door, END, 1)) == ["waits"]
     await until(lambda: not waits.sentences())
 

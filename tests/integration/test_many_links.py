@@ -38,16 +38,11 @@ KINDS: dict[str, Callable[[], bytes]] = {
 
 
 OVER = ("detached, the last first", "ended", "lost")
-CASES = [
-    pytest.param(kind, over, marks=() if at % len(OVER) == place else pytest.mark.long)
-    for place, over in enumerate(OVER)
-    for at, kind in enumerate(KINDS)
-]
-"""Each kind and each end once in `make test`, all of them in `make test-long`."""
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("kind", "over"), CASES)
+@pytest.mark.parametrize("over", OVER)
+@pytest.mark.parametrize("kind", KINDS)
 @undisturbed
 async def test_many_receivers_hold_up_nobody(
     endpoint: Endpoint, broker: Broker, kind: str, over: str

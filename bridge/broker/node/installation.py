@@ -18,7 +18,7 @@ UNPACKED = Path(".busbridge/brokers/sid")
 """Where `make run` and `make test` keep the RabbitMQ that they have unpacked."""
 
 COMPLETE = "complete"
-"""The file in it that says so (docker/setup/rabbitmq)."""
+"""The file in it that says that nothing is missing (docker/setup/rabbitmq writes it last)."""
 
 _PLUGINS = ("plugins/rabbit-[0-9]*", "lib/rabbitmq_server-*/plugins/rabbit-[0-9]*")
 """RabbitMQ's core, which has its version in its name, from the folder above the scripts."""

@@ -242,7 +242,7 @@ class Forwarder:
 
         Health names what RabbitMQ hinders, not what a target's state does: that is its operator's.
         """
-        self._wait.goes_on(UNCONFIRMED)
+        self._wait.begin(UNCONFIRMED)
         await self._moved()  # what a run before this has left under way
         is_over = is_hindered = False
         while self._waiting and not is_over and len(self._moving) < ASKED + HELD:
@@ -262,7 +262,7 @@ class Forwarder:
                 is_over = True
                 is_hindered = isinstance(error, BrokerError)
                 if is_hindered:
-                    self._wait.goes_on(f"{self._target!r} takes nothing now: {error}")
+                    self._wait.begin(f"{self._target!r} takes nothing now: {error}")
         are_gone = await self._moved()
         if are_gone and not is_hindered:
             self._wait.end()

@@ -184,7 +184,7 @@ class TransferForwarder:
         if self._order.end_pass():
             self._wait.end()
             return True
-        self._wait.goes_on(reason or "RabbitMQ has not taken what transactions send to others")
+        self._wait.begin(reason or "RabbitMQ has not taken what transactions send to others")
         return False
 
     async def _publishes_of(self, transfer: HeldTransfer) -> tuple[Sequence[Publish], str]:

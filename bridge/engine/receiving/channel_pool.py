@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from bridge.background.supervisor import Supervisor
-from bridge.background.waits import Wait
+from bridge.background.waits import RepeatedWait
 from bridge.broker.connection.pool import ChannelRoute
 from bridge.broker.connection.receiving_channel import ReceivingChannel
 from bridge.broker.errors import BrokerError, NotFound
@@ -58,19 +58,19 @@ class ChannelPool(Channels[ReceivingChannel]):
         self._on_ended = on_lost
         self._opening: asyncio.Task[None] | None = None
         self._is_closing = False
-        self._wait: Wait | None = None
+        self._wait = RepeatedWait(supervisor.waits, resource)
 
     def set_up(self, is_up: bool) -> None:
         """Set whether channels can be opened now."""
         super().set_up(is_up)
         if not self._returning:
-            self._end_wait()
+            self._wait.end()
 
     def returned(self, channel: ReceivingChannel) -> None:
         """Note a return on a channel; while it is under way it is among the waits."""
         super().returned(channel)
-        if self._returning and self._wait is None:
-            self._wait = self._supervisor.waits.begin(self._resource, RETURNING)
+        if self._returning:
+            self._wait.begin(RETURNING)
 
     def open_soon(self, wait_s: float = 0) -> None:
         """Open the main channel after `wait_s`, unless it is open or opening."""
@@ -96,7 +96,7 @@ class ChannelPool(Channels[ReceivingChannel]):
         out again in the order in which it took them back, whatever their place was before.
         """
         self._is_closing = True
-        self._end_wait()
+        self._wait.end()
         if self._opening is not None:
             self._opening.cancel()
         own = list(self._own)
@@ -110,11 +110,6 @@ class ChannelPool(Channels[ReceivingChannel]):
                     await each.channel.close()
         if self.main is not None:
             await self.main.channel.close()
-
-    def _end_wait(self) -> None:
-        if self._wait is not None:
-            self._wait.end()
-            self._wait = None
 
     def _open_own(self, on_closed: OnClosed) -> ReceivingChannel | None:
         try:

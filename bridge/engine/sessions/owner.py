@@ -18,7 +18,7 @@ from functools import partial
 
 from bridge.background.retry import retry
 from bridge.background.tasks import Tasks
-from bridge.background.waits import Wait
+from bridge.background.waits import RepeatedWait
 from bridge.broker.connection.address import state_of
 from bridge.broker.connection.channel import Channel
 from bridge.broker.connection.delivery import Delivery
@@ -59,6 +59,7 @@ until the next one then."""
 
 LOOK_S = 0.05
 
+HANDS_OVER = "another bridge is to own its sessions, once RabbitMQ has confirmed what leaves it"
 TAKES_OVER = "its messages are being fetched, before its sessions can be accepted"
 
 log = logging.getLogger(__name__)
@@ -125,7 +126,7 @@ class SessionOwner:
         self._on_ready = on_ready
         self._tasks = Tasks()
         self._sweeping: asyncio.Task[None] | None = None
-        self._handing_over: Wait | None = None
+        self._handing_over = RepeatedWait(services.supervisor.waits, messages.resource)
         self._has_been_lost = False
         self._is_closed = False
 
@@ -311,7 +312,7 @@ class SessionOwner:
         stands by, and nothing is unconfirmed that leaves the shard.
         """
         while True:
-            await asyncio.sleep(SWEEP_S if self._handing_over is None else PAUSE_S)
+            await asyncio.sleep(PAUSE_S if self._handing_over.is_begun else SWEEP_S)
             for count, _ in enumerate(() if self.messages.queue.held else self.messages.sweep()):
                 if count % SWEPT_AT_ONCE == SWEPT_AT_ONCE - 1:
                     await asyncio.sleep(0)
@@ -337,12 +338,7 @@ class SessionOwner:
         Returns:
             Whether the next owner will have nothing that is in another place, too.
         """
-        if self._handing_over is None:
-            reason = (
-                "another bridge is to own its sessions, once RabbitMQ has confirmed what leaves it"
-            )
-            waits = self._services.supervisor.waits
-            self._handing_over = waits.begin(self.messages.resource, reason)
+        self._handing_over.begin(HANDS_OVER)
         loop = asyncio.get_running_loop()
         end_s = loop.time() + PAUSE_S
         while not self._is_used and loop.time() < end_s:
@@ -366,9 +362,7 @@ class SessionOwner:
 
     def _stay(self) -> None:
         """Note that no other bridge is to own the shard now, or that one does."""
-        if self._handing_over is not None:
-            self._handing_over.end()
-            self._handing_over = None
+        self._handing_over.end()
 
     async def _refresh(self) -> None:
         """Publish old messages again, to keep the queue's log short (`machine.sessions.ages`)."""
